@@ -57,7 +57,8 @@ WRONG = [
     (["small=1K"], "small: size=1KiB: it must be 4KiB to 1GiB, a multiple of 4KiB", 1),
     (
         ["smal=4K"],
-        "there is no optimisation 'smal': write one of small=SIZE, readahead=WINDOW:DEPTH, writebehind=SIZE:DELAY",
+        "there is no optimisation 'smal': write one of small=SIZE, readahead=WINDOW:DEPTH, writebehind=SIZE:DELAY, "
+        "cached=MOST",
         1,
     ),
     (["readahead=8M:9"], "readahead: depth=9: it must be 1 to 8, a multiple of 1", 1),

@@ -667,6 +667,7 @@ class PathTaken(TypedDict):
     reads_ahead: bool
     """Whether what is open for reading alone is read ahead, as long as the file has no writer."""
     writes_behind: bool
+    cached: bool
     """Whether small writes one behind the other are gathered, and go to the servers in whole stripes."""
     rule: str | None
     """The pattern of the rule that names the layout of a new file of its path."""

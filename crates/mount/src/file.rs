@@ -147,6 +147,9 @@ impl OpenFile {
     /// # Errors
     /// The store's.
     pub fn read_at(&self, sender: Sender, buf: &mut [u8], offset: u64) -> Result<usize, Failure> {
+        if let Some(epoch) = self.open.kept_epoch() {
+            self.node.has_pages_of(epoch);
+        }
         Ok(self.open.read_at(sender, &mut [IoSliceMut::new(buf)], offset)?)
     }
 
@@ -155,10 +158,27 @@ impl OpenFile {
     /// # Errors
     /// As [`OpenFile::read_at`].
     pub fn read(&self, sender: Sender, buf: &mut [u8], offset: u64, syscall: bool) -> Result<usize, Failure> {
-        if !syscall {
+        if syscall {
+            return self.read_at(sender, buf, offset);
+        }
+        // Of pages that the kernel keeps for reads no program writes the bytes past the mount meanwhile.
+        if self.open.kept_epoch().is_none() {
             self.shared.set_mapped();
         }
-        self.read_at(sender, buf, offset)
+        self.read_pages(sender, buf, offset)
+    }
+
+    /// Reads for pages of the kernel's: what it is given fewer it takes for the end of the file, and fills with zeros. So a server
+    /// that fails behind the first bytes fails all of it.
+    fn read_pages(&self, sender: Sender, buf: &mut [u8], offset: u64) -> Result<usize, Failure> {
+        let mut done = 0;
+        while done < buf.len() {
+            match self.read_at(sender, &mut buf[done..], offset + done as u64)? {
+                0 => break,
+                count => done += count,
+            }
+        }
+        Ok(done)
     }
 
     /// Writes at `offset`, or at the end if `flags` of the open file say so. What they want at once is not gathered.
@@ -286,7 +306,12 @@ impl Core {
             // Only this mount changes what its pages hold.
             _ if self.writeback => open_flags::KEEP_CACHE,
             true => DIRECT,
-            false => DIRECT | NOTHING_KEPT_BACK,
+            false => match open.open.kept_epoch() {
+                // What was read before the last writer came does not count.
+                Some(epoch) if !open.node.keeps_pages_of(epoch) => NOTHING_KEPT_BACK,
+                Some(_) => open_flags::KEEP_CACHE | NOTHING_KEPT_BACK,
+                None => DIRECT | NOTHING_KEPT_BACK,
+            },
         }
     }
 
@@ -303,7 +328,7 @@ impl Core {
     ///
     /// # Errors
     /// The store's when the file's handle is damaged, those of `open`; `ESTALE` when the last name has just gone, `ETXTBSY` when
-    /// the file is to be cut and is being run.
+    /// the file is to be cut and is being run, or to be written while a kernel keeps its pages.
     pub fn open(
         &self,
         sender: Sender,
@@ -351,18 +376,21 @@ impl Core {
         let kept_by_kernel = self.writeback;
         // With writeback_cache the kernel reads to fill pages of which a program writes a part.
         let notes_reads = self.notes_access && !flags.contains(OFlags::NOATIME) && !(writes && kept_by_kernel);
+        let open = OpenInode::new(inode, writes, notes_reads);
+        let may_keep = shared.backing.is_none() && !kept_by_kernel && !flags.contains(OFlags::DIRECT);
         let file = Arc::new(OpenFile {
             node,
             shared,
-            open: OpenInode::new(inode, writes, notes_reads),
+            open: if may_keep { open.let_kernel_keep() } else { open },
             kept_by_kernel,
             runs,
             is_past_the_mount: AtomicBool::new(false),
             held: OnceLock::new(),
         });
-        if !is_new && file.open.inode().has_handle() {
+        // Where a kernel may keep what others read, a write is no time to be told of that.
+        if (!is_new || file.open.inode().is_cached()) && file.open.inode().has_handle() {
             let requests = file.open.sent_by(sender);
-            let truncate = || if flags.contains(OFlags::TRUNC) { Ok(requests.truncate(0)?) } else { Ok(()) };
+            let truncate = || if flags.contains(OFlags::TRUNC) && !is_new { Ok(requests.truncate(0)?) } else { Ok(()) };
             file.register_up_to(0).and_then(|()| truncate()).inspect_err(|_| self.close(&file))?;
         }
         Ok(file)

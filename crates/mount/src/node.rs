@@ -14,7 +14,7 @@ use stripewise_store::{Inode, Slot};
 use crate::lock;
 use crate::shares::{Holders, UserShare};
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// One inode of the namespace that the kernel holds references to.
 #[derive(Debug)]
@@ -30,6 +30,8 @@ pub struct Node {
     handle: Mutex<KnownHandle>,
     /// Of a directory, what it gave last to what was made in it.
     pub directory: Mutex<Option<Arc<KnownDirectory>>>,
+    /// What the kernel keeps of its bytes counts from this value of the file's epoch counter on; see [`Node::keeps_pages_of`].
+    pages: AtomicU64,
     /// What it counts for the user who looked it up first.
     pub found_by: OnceLock<UserShare>,
 }
@@ -89,6 +91,9 @@ fn status_time(stat: &Stat) -> StatusTime {
     (stat.st_ctime, stat.st_ctime_nsec as i64)
 }
 
+/// A value of a counter is known.
+const HAS_PAGES: u64 = 1 << 32;
+
 /// Changes within this time may share one timestamp.
 const UNSURE_S: i64 = 1;
 const UNSURE: Duration = Duration::from_secs(UNSURE_S as u64);
@@ -110,6 +115,7 @@ impl Node {
             shared: Mutex::new(None),
             handle: Mutex::default(),
             directory: Mutex::default(),
+            pages: AtomicU64::new(0),
             found_by: OnceLock::new(),
         }
     }
@@ -117,6 +123,16 @@ impl Node {
     /// Attributes as the namespace has them. One system call.
     pub fn stat(&self) -> Result<Stat, Errno> {
         rustix::fs::fstat(&self.fd)
+    }
+
+    /// Whether all that the kernel keeps of its bytes was read since the file's epoch counter has the value `epoch`.
+    pub fn keeps_pages_of(&self, epoch: u32) -> bool {
+        self.pages.load(Ordering::Acquire) == HAS_PAGES | u64::from(epoch)
+    }
+
+    /// The kernel reads for an open file to which it was told that older pages than of `epoch` do not count: they are gone now.
+    pub fn has_pages_of(&self, epoch: u32) {
+        self.pages.store(HAS_PAGES | u64::from(epoch), Ordering::Release);
     }
 
     /// Notes what the handle says of the placed file (`None`: a plain one), which was read after `stat` was.

@@ -1,19 +1,21 @@
-//! Files whose small writes the mount gathers (hint `writebehind`): who sees them when, and who is told of errors.
+//! Hints by which bytes are kept elsewhere than on the servers. Small writes that the mount gathers (`writebehind`): who sees them when,
+//! and who is told of errors. What the kernel keeps of what was read (`cached`): who reads it, and who may write meanwhile.
 
 mod common;
 
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io::{self, IoSlice, Write as _};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use common::faulty::Faulty;
-use common::{Mounted, TestPool};
+use common::{Mounted, TestPool, eventually};
 use fuser::Errno;
+use rustix::fs::{Mode, OFlags};
 use stripewise_optimisation::OptimisationSetting;
 use stripewise_store::handle::Optimisations;
 use stripewise_store::hints::DirectoryHints;
-use stripewise_store::{Pool, Store};
+use stripewise_store::{File as StoreFile, Files, Pool, Store};
 
 const WIDTH: usize = 4096;
 
@@ -103,7 +105,9 @@ fn what_a_disk_does_not_take_is_kept_until_it_is_synced() {
     let bytes = [[1_u8; WIDTH], [2; WIDTH], [3; WIDTH]].concat();
     file.write_all_at(&bytes, 0).unwrap();
     let read = fs::read(mount.path("kept")).map_err(|error| error.raw_os_error());
-    assert_eq!(read, Err(Some(libc::ENOSPC)));
+    assert!(read.is_err_and(|error| error == Some(libc::ENOSPC)));
+    // One of two descriptors, as that of a child is.
+    assert_eq!(close(file.try_clone().unwrap()), libc::ENOSPC);
     assert_eq!(fs::metadata(mount.path("kept")).unwrap().len(), bytes.len() as u64);
     server.well();
     assert!(fs::read(mount.path("kept")).unwrap() == bytes);
@@ -147,4 +151,97 @@ fn errors_reach_who_has_to_know() {
         let expected = [[1_u8; WIDTH], [0; WIDTH], [2; WIDTH]].concat();
         assert!(fs::read(mount.path(name)).unwrap() == expected, "{name}: the bytes of the other servers");
     }
+}
+
+fn raw(done: io::Result<impl Sized>) -> Option<i32> {
+    done.err().and_then(|error| error.raw_os_error())
+}
+
+/// After a close, of which the mount is told after the program has gone on.
+fn wait_for_writers(pool: &TestPool, name: &str) {
+    let store = Store::open(Pool::load(&pool.file()).unwrap()).unwrap();
+    let inode = store.lookup(Path::new(name)).unwrap().unwrap();
+    eventually("the end of its writers", || !inode.has_writers().unwrap());
+}
+
+#[test]
+fn what_was_read_once_is_read_again_without_the_servers() {
+    let pool = TestPool::new();
+    hint(&pool, "cached=1M");
+    fs::rename(pool.path("s1"), pool.path("below")).unwrap();
+    fs::create_dir(pool.path("s1")).unwrap();
+    let server = Faulty::mount(&pool.path("below"), &pool.path("s1"));
+    let mount = Mounted::new(&pool, "mnt", "noatime");
+    let bytes: Vec<u8> = (0..6 * WIDTH).map(|at| (at / 7) as u8).collect();
+    let large = vec![5; (1 << 20) + 1];
+    for (name, bytes) in [("kept", &bytes), ("large", &large), ("new", &bytes)] {
+        fs::write(mount.path(name), bytes).unwrap();
+        wait_for_writers(&pool, name);
+        assert!(name == "new" || fs::read(mount.path(name)).unwrap() == *bytes);
+    }
+    server.set(|faults| faults.read = Some(Errno::EIO));
+    for _ in 0..3 {
+        assert!(fs::read(mount.path("kept")).unwrap() == bytes);
+    }
+    let kept = File::open(mount.path("kept")).unwrap();
+    let mut end = [0; 10];
+    assert_eq!(kept.read_at(&mut end, bytes.len() as u64 - 4).unwrap(), 4);
+    let direct = File::options().read(true).custom_flags(libc::O_DIRECT).open(mount.path("kept")).unwrap();
+    let mut all = vec![0; 6 * WIDTH];
+    assert_eq!(raw(direct.read_exact_at(&mut all, 0)), Some(libc::EIO), "it asks for the servers");
+    assert_eq!(raw(fs::read(mount.path("large"))), Some(libc::EIO), "it is larger than the hint says");
+    // What a server does not give is an error, and no end of the file for the kernel.
+    assert_eq!(raw(fs::read(mount.path("new"))), Some(libc::EIO));
+    assert_eq!(fs::metadata(mount.path("new")).unwrap().len(), bytes.len() as u64);
+    server.well();
+    assert!(fs::read(mount.path("new")).unwrap() == bytes);
+}
+
+fn open_in_store(files: &std::sync::Arc<Files>, flags: OFlags) -> Result<StoreFile, stripewise_store::Error> {
+    files.open_file(Path::new("f"), flags, Mode::empty())
+}
+
+#[test]
+fn what_the_kernel_keeps_has_no_writer_by_any_way_and_is_never_old() {
+    let pool = TestPool::new();
+    hint(&pool, "cached");
+    let mounts = [Mounted::new(&pool, "mnt", "rw"), Mounted::new(&pool, "other", "rw")];
+    let files = Files::open(Pool::load(&pool.file()).unwrap()).unwrap();
+    let content = |round: usize| vec![round as u8; 3 * WIDTH + 100 * round];
+    fs::write(mounts[0].path("f"), content(0)).unwrap();
+    for round in 0..8 {
+        wait_for_writers(&pool, "f");
+        let kept = File::open(mounts[round % 2].path("f")).unwrap();
+        for mount in mounts.iter().chain(&mounts) {
+            assert!(fs::read(mount.path("f")).unwrap() == content(round), "round {round}");
+        }
+        if round == 0 {
+            for mount in &mounts {
+                let options = || File::options().write(true).open(mount.path("f"));
+                assert_eq!(raw(options()), Some(libc::ETXTBSY), "round {round}");
+            }
+            let by_store = open_in_store(&files, OFlags::RDWR).unwrap_err();
+            assert_eq!(by_store.errno(), rustix::io::Errno::TXTBSY, "{by_store}");
+        }
+        drop(kept);
+        // The mounts are told of a close in their own time.
+        eventually("a writer", || {
+            let next = content(round + 1);
+            if round % 3 == 2 {
+                let Ok(file) = open_in_store(&files, OFlags::WRONLY) else { return false };
+                return file.write_at(&[IoSlice::new(&next)], 0).unwrap() == next.len() && file.close().is_ok();
+            }
+            let Ok(file) = File::options().write(true).open(mounts[round % 3].path("f")) else { return false };
+            file.write_all_at(&next, 0).unwrap();
+            // Others see it while it is open, too.
+            mounts.iter().for_each(|mount| assert!(fs::read(mount.path("f")).unwrap() == next, "round {round}"));
+            true
+        });
+        for mount in &mounts {
+            assert!(fs::read(mount.path("f")).unwrap() == content(round + 1), "round {round}");
+        }
+    }
+    let reads = File::open(mounts[0].path("f")).unwrap();
+    fs::remove_file(mounts[1].path("f")).unwrap();
+    assert_eq!(reads.metadata().unwrap().len(), content(8).len() as u64);
 }

@@ -10,4 +10,4 @@ pub mod table;
 
 pub use parameter::{ParameterError, ParameterType, ParameterUnit};
 pub use setting::{OptimisationError, OptimisationSetting};
-pub use table::{OptimisationType, READAHEAD, SMALL, TABLE, WRITEBEHIND};
+pub use table::{CACHED, OptimisationType, READAHEAD, SMALL, TABLE, WRITEBEHIND};

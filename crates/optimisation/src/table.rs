@@ -90,8 +90,25 @@ pub const WRITEBEHIND: OptimisationType = OptimisationType {
            as much at once as size says; at the latest after the delay, and before a sync or close returns",
 };
 
+/// What programs read of a data set stays in the kernel's memory, from one open to the next.
+pub const CACHED: OptimisationType = OptimisationType {
+    index: 3,
+    name: "cached",
+    parameters: &[ParameterType {
+        name: "most",
+        unit: ParameterUnit::Bytes,
+        bits: 50,
+        least: 4 << 10,
+        most: 1 << 49,
+        multiple: 4 << 10,
+        default: 1 << 30,
+    }],
+    does: "what programs read through a mount stays in the kernel's memory, from one open to the next, of files that have no more \
+           bytes than it says; such a file cannot be written while it is open so",
+};
+
 /// All of them, by index.
-pub const TABLE: &[OptimisationType] = &[SMALL, READAHEAD, WRITEBEHIND];
+pub const TABLE: &[OptimisationType] = &[SMALL, READAHEAD, WRITEBEHIND, CACHED];
 
 impl OptimisationType {
     /// The optimisation of that index; `None` for one that this release does not know. O(number of optimisations).

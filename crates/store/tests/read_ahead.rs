@@ -14,7 +14,7 @@ use stripewise_control::{Door, FileId, Observer, Request, Served};
 use stripewise_layout::Layout;
 use stripewise_optimisation::OptimisationSetting;
 use stripewise_store::handle::Optimisations;
-use stripewise_store::{Error, File, Files, PlaneOptions};
+use stripewise_store::{Error, File, Files, OpenInode, PlaneOptions};
 
 /// What does not happen within this time does not happen.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -354,4 +354,46 @@ proptest! {
         drop(trial);
         one.unlink(Path::new("f")).unwrap();
     }
+}
+
+/// `cached`, of two processes, and of two opens in one.
+#[test]
+fn who_keeps_pages_has_no_writer() {
+    let pool = TestPool::new(3);
+    let [reads, writes] = [0; 2].map(|_| Files::open(pool.pool.clone()).unwrap());
+    hint(&reads, &["cached=8K"]);
+    make(&reads, "f", &pattern(8000, 1));
+    let inode = |files: &Files, name: &str| files.store().lookup(Path::new(name)).unwrap().unwrap();
+    let keeps = |name: &str| OpenInode::new(inode(&reads, name), false, false).let_kernel_keep();
+    let of = |files: &Arc<Files>| OpenInode::new(inode(files, "f"), true, false);
+    let refused = |open: &OpenInode| open.register().map_err(|error| error.errno()) == Err(rustix::io::Errno::TXTBSY);
+
+    let (first, second) = (keeps("f"), keeps("f"));
+    let epoch = first.kept_epoch();
+    assert!(epoch.is_some() && second.kept_epoch() == epoch);
+    drop(first);
+    assert!(refused(&of(&writes)) && refused(&of(&reads)));
+    let cut = inode(&writes, "f").truncate(10).unwrap_err();
+    assert_eq!((cut.errno(), second.inode().size_bytes().unwrap()), (rustix::io::Errno::TXTBSY, 8000));
+    drop(second);
+    for files in [&writes, &reads] {
+        let before = keeps("f").kept_epoch();
+        assert!(before.is_some());
+        let writer = of(files);
+        writer.register().unwrap();
+        assert_eq!(keeps("f").kept_epoch(), None, "it has a writer");
+        writer.release().unwrap();
+        assert!(keeps("f").kept_epoch().is_some_and(|after| Some(after) != before));
+    }
+    // What was refused has left nothing behind, nor has what is let go of.
+    inode(&writes, "f").truncate(8193).unwrap();
+    assert_eq!(keeps("f").kept_epoch(), None, "it is too large");
+    inode(&writes, "f").truncate(8192).unwrap();
+    assert!(keeps("f").kept_epoch().is_some());
+    hint(&reads, &["cached", "small=4K"]);
+    make(&reads, "head", &pattern(10_000, 1));
+    assert_eq!(keeps("head").kept_epoch(), None, "its head has other writers");
+    hint(&reads, &[]);
+    make(&reads, "plain", &pattern(8000, 1));
+    assert_eq!(keeps("plain").kept_epoch(), None);
 }

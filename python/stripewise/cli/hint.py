@@ -60,6 +60,11 @@ def hint(
                    whole stripes, SIZE at once, 64KiB to 128MiB, without
                    =SIZE 4MiB; at the latest after DELAY, 10ms to 60s,
                    without :DELAY 1s, and before a sync or close returns
+      cached=MOST
+                   the kernel of a mount keeps what is read, from one open
+                   to the next, of files of no more than MOST bytes, 4KiB
+                   to 512TiB, without =MOST 1GiB; such a file cannot be
+                   written while it is open so
       layout=ROUND[/OFFSET@ROUND...]
                    where every byte is, as in a layout file: servers with
                    their widths, and more regions with their offsets
@@ -143,6 +148,8 @@ def _print_why(place: Place, *, as_json: bool) -> None:
         console.result(
             "  small writes one behind the other are gathered, until stripes are full or a sync or close comes"
         )
+    if taken["cached"]:
+        console.result("  the kernel of a mount keeps what is read of it, and it cannot be written while it is open so")
     if taken["rule"] is not None:
         rule = terminal.name(taken["rule"])
         console.result(f"  a new file of its name gets the layout of the rule '{rule}', by `apply` or a hint")

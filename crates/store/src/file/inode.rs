@@ -12,7 +12,6 @@ use crate::file::rights::create_datafile;
 use crate::file::unsynced::{Failures, Told};
 use crate::format::generations::GenerationMap;
 use crate::format::handle::{ATTRIBUTE, Created, Handle, Present, read_handle};
-use crate::format::hints;
 use crate::format::identity::Identity;
 use crate::format::placement::{Datafile, Placement};
 use crate::format::surplus::Surplus;
@@ -463,12 +462,13 @@ impl Inode {
         self.kept(failed)
     }
 
-    /// Puts on the servers what was gathered, for an open file that was `told` of what failed so far. It is not told by this.
+    /// Puts on the servers what was gathered, for an open file that was `told` of what failed so far. It is not told by this, and what
+    /// cannot be put there stays gathered: the close may be that of a child which has come by the descriptor.
     ///
     /// # Errors
     /// Those of the servers; what failed before, and the open file has not been told of.
     pub(crate) fn flush_for(&self, told: &Told) -> Result<()> {
-        let put = self.put_gathered_or_give_up();
+        let put = self.put_gathered();
         put.and(self.kept(self.failures.untold(told)))
     }
 
@@ -632,8 +632,6 @@ fn place(
     inode: impl FnOnce() -> Result<Arc<OwnedFd>>,
 ) -> Result<PlacedFile> {
     let sum = crate::format::handle::checksum(&handle.encode()?);
-    let (read_ahead, write_behind) =
-        (hints::read_ahead(&handle.optimisations), hints::write_behind(&handle.optimisations));
     let needs_inode = layout.regions().iter().any(|region| region.stripes()[0].server == ServerId::META);
     let inode = needs_inode.then(inode).transpose()?;
     let parts_bytes = handle.generations.memory_bytes(&layout);
@@ -652,7 +650,7 @@ fn place(
     };
     let mut file = PlacedFile::new(store.plane().clone(), placement, inode)?;
     file.keep_share(share);
-    file.set_paths(read_ahead, write_behind);
+    file.set_paths(&handle.optimisations);
     file.set_handle_sum(sum);
     Ok(file)
 }

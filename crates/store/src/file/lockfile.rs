@@ -105,6 +105,8 @@ pub(crate) struct Writers {
     pub(crate) count: usize,
     /// Beside those counted: writers of the head alone, which need no lock file ([`crate::pool::heads`]).
     pub(crate) heads: usize,
+    /// Opens whose pages a kernel keeps ([`crate::file::paths::cached`]): none of them writes.
+    pub(crate) kept: usize,
     pub(crate) lock: Option<Arc<LockFile>>,
 }
 

@@ -1,6 +1,7 @@
 //! One open of a regular file, by the mount for a program, by the library, or by an export.
 
 use crate::file::inode::Inode;
+use crate::file::paths::cached::Cached;
 use crate::file::paths::path::IoPath;
 use crate::file::paths::placed::PlacedPath;
 use crate::file::paths::readahead::ReadAhead;
@@ -60,6 +61,21 @@ impl OpenInode {
         }
     }
 
+    /// For an open whose reads a kernel may keep: where the handle says so, it is told so by [`OpenInode::kept_epoch`], and the file
+    /// has no writer until this is dropped.
+    pub fn let_kernel_keep(mut self) -> Self {
+        if !self.writes && self.inode.is_cached() {
+            let below = self.path.take().unwrap_or_else(|| Box::new(PlacedPath));
+            self.path = Some(Cached::over(below, &self.inode));
+        }
+        self
+    }
+
+    /// Where a kernel may keep what it reads, the value of the file's epoch counter; what was read before it had that value is old.
+    pub fn kept_epoch(&self) -> Option<u32> {
+        self.path.as_ref()?.kept_epoch()
+    }
+
     /// The file.
     pub fn inode(&self) -> &Arc<Inode> {
         &self.inode
@@ -95,7 +111,7 @@ impl OpenInode {
     /// where it has nothing to do.
     ///
     /// # Errors
-    /// Those of [`Inode::register_writer`].
+    /// Those of [`Inode::register_writer`]; ETXTBSY where a kernel keeps pages of the file for an open one (hint `cached`).
     pub fn register(&self) -> Result<bool> {
         if !self.writes || self.is_registered() {
             return Ok(false);
@@ -105,6 +121,10 @@ impl OpenInode {
             return Ok(false);
         }
         self.inode.register_writer()?;
+        if let Err(kept) = self.inode.wait_for_pages() {
+            self.inode.release_writer()?;
+            return Err(kept);
+        }
         self.registered.store(true, Ordering::Release);
         Ok(true)
     }

@@ -5,7 +5,8 @@ use crate::backend::plane::{DataPlane, OpenServer};
 use crate::file::engine::{self, Buffer, Buffers, Direction, Task, Tasks};
 use crate::file::extents::LastExtent;
 use crate::file::open_memory::Share;
-use crate::format::hints::{ReadAheadHint, WriteBehindHint};
+use crate::format::handle::Optimisations;
+use crate::format::hints::{self, CachedHint, ReadAheadHint, WriteBehindHint};
 use crate::format::placement::{Datafile, Datafiles, Placement};
 use crate::format::surplus::{DatafileWrite, Parts, Surplus};
 use crate::os::descriptors::{close, replace, replace_by_nothing};
@@ -96,6 +97,8 @@ pub struct PlacedFile {
     read_ahead: Option<ReadAheadHint>,
     /// How much of what its writers write is gathered, where its handle says so.
     write_behind: Option<WriteBehindHint>,
+    /// Which files' pages kernels keep, where its handle says so.
+    cached: Option<CachedHint>,
 }
 
 impl PlacedFile {
@@ -122,6 +125,7 @@ impl PlacedFile {
             share: None,
             read_ahead: None,
             write_behind: None,
+            cached: None,
         })
     }
 
@@ -158,8 +162,10 @@ impl PlacedFile {
     }
 
     /// The paths that its handle asks for.
-    pub(crate) fn set_paths(&mut self, read_ahead: Option<ReadAheadHint>, write_behind: Option<WriteBehindHint>) {
-        (self.read_ahead, self.write_behind) = (read_ahead, write_behind);
+    pub(crate) fn set_paths(&mut self, hinted: &Optimisations) {
+        self.read_ahead = hints::read_ahead(hinted);
+        self.write_behind = hints::write_behind(hinted);
+        self.cached = hints::cached(hinted);
     }
 
     /// How its readers are to be served ahead, where its handle says so.
@@ -170,6 +176,11 @@ impl PlacedFile {
     /// How much of what its writers write is to be gathered, where its handle says so.
     pub(crate) fn write_behind(&self) -> Option<WriteBehindHint> {
         self.write_behind
+    }
+
+    /// Whether kernels are to keep its pages, where its handle says so.
+    pub(crate) fn cached(&self) -> Option<CachedHint> {
+        self.cached
     }
 
     pub(crate) fn set_handle_sum(&self, sum: Option<u32>) {

@@ -83,7 +83,10 @@ impl Inode {
         if self.truncate_head(size_bytes)? {
             return Ok(());
         }
-        self.with_registration(|| self.truncate_registered(size_bytes))
+        self.with_registration(|| {
+            self.wait_for_pages()?;
+            self.truncate_registered(size_bytes)
+        })
     }
 
     fn truncate_registered(&self, size_bytes: u64) -> Result<()> {

@@ -170,10 +170,12 @@ impl Inode {
         }
     }
 
-    /// This process is registered as a writer now, and has not changed a byte yet: what others have read ahead of their programs
-    /// counts no longer. One load of files that are not read ahead.
+    /// This process is registered as a writer now, and has not changed a byte yet: what others have read ahead of their programs, or
+    /// their kernels keep, counts no longer. One load of files without these hints.
     fn tell_readers_ahead(&self) {
-        if self.has_handle() && !self.known_file().is_ok_and(|file| file.read_ahead().is_none()) {
+        if self.has_handle()
+            && !self.known_file().is_ok_and(|file| file.read_ahead().is_none() && file.cached().is_none())
+        {
             self.bump_epoch();
         }
     }
@@ -202,7 +204,7 @@ impl Inode {
             (1, Some(lock)) => {
                 let done = self.leave(lock);
                 // Closing the lock file ends the registration in any case.
-                *writers = Writers { heads: writers.heads, ..Writers::default() };
+                *writers = Writers { heads: writers.heads, kept: writers.kept, ..Writers::default() };
                 return done;
             }
             _ => writers.count -= 1,

@@ -8,7 +8,7 @@ use crate::format::handle::{Optimisations, Reader};
 use crate::os::error::HintsError;
 use std::time::Duration;
 use stripewise_layout::Pattern;
-use stripewise_optimisation::{OptimisationSetting, READAHEAD, SMALL, WRITEBEHIND};
+use stripewise_optimisation::{CACHED, OptimisationSetting, READAHEAD, SMALL, WRITEBEHIND};
 
 /// Name of the extended attribute.
 pub const ATTRIBUTE: &str = "user.stripewise.hints";
@@ -83,6 +83,23 @@ pub(crate) fn write_behind(optimisations: &Optimisations) -> Option<WriteBehindH
 /// [`write_behind`] as a handle has it.
 pub(crate) fn write_behind_setting(optimisations: &Optimisations) -> Option<OptimisationSetting> {
     OptimisationSetting::unpack(WRITEBEHIND.index, optimisations.parameters(WRITEBEHIND.index)?).ok()
+}
+
+/// Which files a kernel keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CachedHint {
+    /// Bytes of the largest.
+    pub(crate) most_bytes: u64,
+}
+
+/// The setting of `cached` among `optimisations`, if this release understands it.
+pub(crate) fn cached(optimisations: &Optimisations) -> Option<CachedHint> {
+    Some(CachedHint { most_bytes: cached_setting(optimisations)?.value(0) })
+}
+
+/// [`cached`] as a handle has it.
+pub(crate) fn cached_setting(optimisations: &Optimisations) -> Option<OptimisationSetting> {
+    OptimisationSetting::unpack(CACHED.index, optimisations.parameters(CACHED.index)?).ok()
 }
 
 impl DirectoryHints {

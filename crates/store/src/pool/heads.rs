@@ -8,9 +8,11 @@
 //! A second byte of each file keeps apart the two changes of which only one may be under way: its first datafile is made, or its head
 //! is cut as if that were all of it.
 //!
+//! A third byte of each file, that of the complement of its handle, says that a kernel keeps pages of it ([`crate::file::paths::cached`]).
+//!
 //! A shared pool has none: any user could hold the byte of another's file.
 
-use crate::os::byte_lock::lock_byte;
+use crate::os::byte_lock::{is_byte_locked, lock_byte};
 use crate::os::error::{Error, Result};
 use crate::os::sys::{open_directory, retry};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -58,6 +60,11 @@ fn second_byte_of(handle: u64) -> i64 {
     byte_of(handle) | 1 << 62
 }
 
+/// The third byte of a file. Handles are chance: that it is the first one of another file is as unlikely as that two have the same.
+fn third_byte_of(handle: u64) -> i64 {
+    byte_of(!handle)
+}
+
 impl HeadLocks {
     /// Those of the pool with this namespace. Opens nothing of a shared pool.
     pub(crate) fn open(namespace: &Path, is_shared: bool) -> Result<Self> {
@@ -102,6 +109,36 @@ impl HeadLocks {
             // If it fails, the end of the process will do.
             let _ = lock_byte(file, byte_of(handle), libc::F_UNLCK, false);
         }
+    }
+
+    /// Says that a kernel keeps pages of file `handle`. `false`: there are no such locks, or they cannot be had. One system call.
+    pub(crate) fn try_keep(&self, handle: u64) -> bool {
+        match self.file() {
+            Ok(Some(file)) => lock_byte(file, third_byte_of(handle), libc::F_RDLCK, false).is_ok(),
+            _ => false,
+        }
+    }
+
+    /// Undoes [`HeadLocks::try_keep`].
+    pub(crate) fn let_go(&self, handle: u64) {
+        if let Ok(Some(file)) = self.file() {
+            // If it fails, the end of the process will do.
+            let _ = lock_byte(file, third_byte_of(handle), libc::F_UNLCK, false);
+        }
+    }
+
+    /// Whether another process has said that a kernel keeps pages of file `handle`. One system call.
+    ///
+    /// # Errors
+    /// The file of the locks cannot be opened or asked.
+    pub(crate) fn is_kept(&self, handle: u64) -> Result<bool> {
+        let file = match self.file() {
+            Ok(Some(file)) => file,
+            // There is no such file, and no process that could have a lock of it.
+            Ok(None) | Err(Errno::ROFS | Errno::NOSPC | Errno::DQUOT) => return Ok(false),
+            Err(errno) => return Err(Error::io("open", Path::new(FILE))(errno)),
+        };
+        is_byte_locked(file, third_byte_of(handle)).map_err(Error::io("lock", Path::new(FILE)))
     }
 
     /// Keeps other processes from making the first datafile of file `handle`, or from cutting its head as if that were all of it,

@@ -133,11 +133,10 @@ impl OpenPool {
             // The table keeps its bounds.
             let _ = got.enable(index, parameters);
         };
-        if let Some(read_ahead) = hints::read_ahead_setting(hinted) {
-            add(&mut got, read_ahead);
-        }
-        if let Some(write_behind) = hints::write_behind_setting(hinted) {
-            add(&mut got, write_behind);
+        for setting in [hints::read_ahead_setting, hints::write_behind_setting, hints::cached_setting] {
+            if let Some(setting) = setting(hinted) {
+                add(&mut got, setting);
+            }
         }
         let Some(small) = hints::small(hinted).filter(|_| is_default && !self.spill.meta_is_full()) else {
             return (layout, got);

@@ -18,4 +18,9 @@ pub(crate) trait IoPath: std::fmt::Debug + Send + Sync {
     /// # Errors
     /// Those of the servers.
     fn write(&self, requests: Requests<'_>, bufs: &[IoSlice<'_>], offset: u64) -> Result<usize>;
+
+    /// Where a kernel may keep what it reads: the value of the file's epoch counter by which it knows old pages.
+    fn kept_epoch(&self) -> Option<u32> {
+        None
+    }
 }

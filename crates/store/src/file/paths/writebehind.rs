@@ -9,8 +9,8 @@
 //! process is told of what is gathered, too, and disturbs it not.
 //!
 //! Bytes that cannot be put there stay gathered, and the timer tries again. A request that would have to see them fails meanwhile.
-//! They are given up by the next write, sync or close, which fails; each open of the file in this process is told, by its next
-//! sync, once, and by each close before that. Nothing of the file is kept back any more then: the next write fails by itself.
+//! They are given up by the next write, sync or end of an open, which fails; each open of the file in this process is told, by its
+//! next sync, once, and by each close before that. Nothing of the file is kept back any more then: the next write fails by itself.
 //!
 //! A child that a process forks does not have what was gathered: the bytes are its parent's.
 
@@ -59,7 +59,7 @@ impl Inode {
         self.put(&mut piece, count)
     }
 
-    /// [`Inode::put_gathered`] for those who write, sync or close.
+    /// [`Inode::put_gathered`] for those who write, sync or end an open.
     ///
     /// # Errors
     /// Those of the servers; the bytes are lost then, and each open of the file is told of that by its next sync.
