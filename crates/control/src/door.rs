@@ -20,9 +20,9 @@ pub struct Door {
 /// A request, or a part of one, that servers have; the gate is told when this is dropped.
 #[must_use]
 #[derive(Default)]
-pub struct InFlight(Option<(Arc<dyn Gate>, NonZeroU32)>);
+pub struct SentRequest(Option<(Arc<dyn Gate>, NonZeroU32)>);
 
-impl Drop for InFlight {
+impl Drop for SentRequest {
     #[inline]
     fn drop(&mut self) {
         if let Some((gate, number)) = &self.0 {
@@ -31,9 +31,9 @@ impl Drop for InFlight {
     }
 }
 
-impl fmt::Debug for InFlight {
+impl fmt::Debug for SentRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("InFlight").field(&self.0.as_ref().map(|(_, number)| number)).finish()
+        f.debug_tuple("SentRequest").field(&self.0.as_ref().map(|(_, number)| number)).finish()
     }
 }
 
@@ -88,9 +88,9 @@ impl Door {
     /// Says that `request`, or a part of it, goes to the servers, until what this gives is dropped. One comparison without a gate;
     /// where the gate has to know of the end, two counts of references.
     #[inline]
-    pub fn send(&self, request: &Request) -> InFlight {
+    pub fn send(&self, request: &Request) -> SentRequest {
         let sent = self.gate.as_ref().and_then(|gate| Some((gate, gate.sent(request)?)));
-        InFlight(sent.map(|(gate, number)| (gate.clone(), number)))
+        SentRequest(sent.map(|(gate, number)| (gate.clone(), number)))
     }
 
     /// Tells the observers of a sub-request that has begun at `begin_ns`, as [`Door::begin`] gave it; `served` without the time

@@ -13,7 +13,7 @@ mod gate;
 mod observer;
 mod request;
 
-pub use door::{Door, InFlight};
+pub use door::{Door, SentRequest};
 pub use gate::Gate;
 pub use observer::{Observer, Served};
 pub use request::{Action, FileId, Program, Request, Sender, Way};

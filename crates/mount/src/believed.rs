@@ -54,9 +54,9 @@ struct NameLog {
 
 /// An answer under way, until this is dropped.
 #[derive(Debug)]
-pub struct Answer<'a>(&'a AtomicUsize);
+pub struct NamingAnswer<'a>(&'a AtomicUsize);
 
-impl Drop for Answer<'_> {
+impl Drop for NamingAnswer<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
@@ -64,12 +64,12 @@ impl Drop for Answer<'_> {
 
 impl Believed {
     /// An answer that may say for how long a name holds begins. Four atomic operations with its end.
-    pub fn answer(&self) -> Answer<'_> {
+    pub fn answer(&self) -> NamingAnswer<'_> {
         loop {
             let turn = self.turn.load(Ordering::SeqCst);
             let answering = &self.answering[turn % 2];
             answering.fetch_add(1, Ordering::SeqCst);
-            let answer = Answer(answering);
+            let answer = NamingAnswer(answering);
             if self.turn.load(Ordering::SeqCst) == turn {
                 return answer;
             }
@@ -77,14 +77,14 @@ impl Believed {
     }
 
     /// Whether the kernel may believe for [`LONG`] what it is told of `name` in the directory `parent`; it is noted then. Within an
-    /// [`Answer`]. One short lock.
+    /// [`NamingAnswer`]. One short lock.
     pub fn note(&self, neighbours: &Neighbours, parent: u64, name: &OsStr) -> bool {
         neighbours.believes()
             && self.any.load(Ordering::SeqCst)
             && lock(&self.names).add(Instant::now(), parent, name, 1)
     }
 
-    /// Notes where a name has moved that may hold long. Within an [`Answer`].
+    /// Notes where a name has moved that may hold long. Within an [`NamingAnswer`].
     pub fn has_moved(&self, parent: u64, name: &OsStr) {
         if self.any.load(Ordering::SeqCst) {
             let mut names = lock(&self.names);

@@ -19,6 +19,12 @@ impl LoopDisk {
         if !rustix::process::geteuid().is_root() {
             return None;
         }
+        // Mounts of this thread, and of those that it starts: a program that has the mounts for itself (`stripewise run`) takes a
+        // copy of each, and would keep the dead file system as long as it runs.
+        // SAFETY: no thread shares memory that depends on the mounts.
+        unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) }.unwrap();
+        let private = rustix::mount::MountPropagationFlags::REC | rustix::mount::MountPropagationFlags::PRIVATE;
+        rustix::mount::mount_change("/", private).unwrap();
         let make = format!("mkfs.{kind}");
         need(&make);
         let (image, mounted, before) = (pool.path("image"), pool.path(server), pool.path("before"));

@@ -5,7 +5,7 @@
 //! datafile can come to it, so that its writers need not register and its size is always the inode's.
 
 use crate::file::lockfile::{LockFile, Purpose, Writers};
-use crate::file::paths::gathered::Gathered;
+use crate::file::paths::gathered::GatheredWrites;
 use crate::file::placed_file::PlacedFile;
 use crate::file::placements::Placements;
 use crate::file::rights::create_datafile;
@@ -122,7 +122,7 @@ pub struct Inode {
     /// Syncs that failed.
     pub(crate) failures: Failures,
     /// What this process keeps back of what was written.
-    pub(crate) gathered: Gathered,
+    pub(crate) gathered: GatheredWrites,
     /// Datafiles whose names are known to be durable. The maker of one may be gone, or another process.
     durable: Mutex<Vec<Datafile>>,
     /// Whether it had no datafile when it was opened here, and no lengths have been recorded since: there is no record to
@@ -223,7 +223,7 @@ impl Inode {
             changing: Mutex::default(),
             cutting: AtomicBool::new(false),
             failures: Failures::default(),
-            gathered: Gathered::default(),
+            gathered: GatheredWrites::default(),
             durable: Mutex::default(),
             unrecorded: AtomicBool::new(unrecorded),
             was_read_ns: AtomicI64::new(NEVER),

@@ -8,7 +8,7 @@ use crate::format::surplus::Surplus;
 use crate::os::error::{Error, Result};
 use std::io::{IoSlice, IoSliceMut};
 use std::ops::Deref;
-use stripewise_control::{Action, InFlight, Request, Sender};
+use stripewise_control::{Action, Request, Sender, SentRequest};
 
 /// So often a write is repeated because its file has changed meanwhile, before it keeps others from changing it.
 const TRIES: u32 = 4;
@@ -96,7 +96,7 @@ struct Admission {
     request: Request,
     is_admitted: bool,
     /// Servers have it until this is dropped; `None`: it has not come to the door yet.
-    in_flight: Option<InFlight>,
+    in_flight: Option<SentRequest>,
 }
 
 impl Admission {

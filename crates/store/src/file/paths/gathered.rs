@@ -12,7 +12,7 @@ use stripewise_control::Sender;
 
 /// The bytes of one file that this process keeps back: one piece without a gap.
 #[derive(Debug, Default)]
-pub(crate) struct Gathered {
+pub(crate) struct GatheredWrites {
     has_bytes: AtomicBool,
     /// The process that has gathered first; 0: none has. In a child that it forks, the bytes are the parent's, and the lock may
     /// be held by a thread that is not there.
@@ -48,7 +48,7 @@ pub(crate) struct FirstWrite {
     pub(crate) at: Instant,
 }
 
-impl Gathered {
+impl GatheredWrites {
     /// Whether there are bytes. One load.
     #[inline]
     pub(crate) fn has_bytes(&self) -> bool {
@@ -69,7 +69,7 @@ impl Gathered {
         }
     }
 
-    /// Waits for the piece. Only where it [is this process's own](Gathered::is_own).
+    /// Waits for the piece. Only where it [is this process's own](GatheredWrites::is_own).
     pub(crate) fn lock(&self) -> MutexGuard<'_, GatheredPiece> {
         guard(&self.piece)
     }
