@@ -97,33 +97,35 @@ impl HeadLocks {
     /// Takes a lock to write the head of file `handle`. `false`: its layout is being changed, there are no such locks, or they
     /// cannot be had: then a lock file does it. One system call.
     pub(crate) fn try_shared(&self, handle: u64) -> bool {
-        match self.file() {
-            Ok(Some(file)) => lock_byte(file, byte_of(handle), libc::F_RDLCK, false).is_ok(),
-            _ => false,
-        }
+        self.lock_shared(byte_of(handle))
     }
 
     /// Gives the lock back.
     pub(crate) fn unlock(&self, handle: u64) {
-        if let Ok(Some(file)) = self.file() {
-            // If it fails, the end of the process will do.
-            let _ = lock_byte(file, byte_of(handle), libc::F_UNLCK, false);
-        }
+        self.unlock_byte(byte_of(handle));
     }
 
     /// Says that a kernel keeps pages of file `handle`. `false`: there are no such locks, or they cannot be had. One system call.
     pub(crate) fn try_keep(&self, handle: u64) -> bool {
-        match self.file() {
-            Ok(Some(file)) => lock_byte(file, third_byte_of(handle), libc::F_RDLCK, false).is_ok(),
-            _ => false,
-        }
+        self.lock_shared(third_byte_of(handle))
     }
 
     /// Undoes [`HeadLocks::try_keep`].
     pub(crate) fn let_go(&self, handle: u64) {
+        self.unlock_byte(third_byte_of(handle));
+    }
+
+    fn lock_shared(&self, byte: i64) -> bool {
+        match self.file() {
+            Ok(Some(file)) => lock_byte(file, byte, libc::F_RDLCK, false).is_ok(),
+            _ => false,
+        }
+    }
+
+    fn unlock_byte(&self, byte: i64) {
         if let Ok(Some(file)) = self.file() {
             // If it fails, the end of the process will do.
-            let _ = lock_byte(file, third_byte_of(handle), libc::F_UNLCK, false);
+            let _ = lock_byte(file, byte, libc::F_UNLCK, false);
         }
     }
 
