@@ -91,14 +91,19 @@ fn maps_have_what_is_gathered() {
     assert_eq!(said.trim(), "right");
 }
 
+/// The second server, which fails as it is told.
+fn faulty_second(pool: &TestPool) -> Faulty {
+    fs::rename(pool.path("s1"), pool.path("below")).unwrap();
+    fs::create_dir(pool.path("s1")).unwrap();
+    Faulty::mount(&pool.path("below"), &pool.path("s1"))
+}
+
 /// A disk that is full for a while, or gone: what is kept back is there when it can be, or who syncs it is told.
 #[test]
 fn what_a_disk_does_not_take_is_kept_until_it_is_synced() {
     let pool = TestPool::new();
     hint(&pool, "writebehind=64K:60s");
-    fs::rename(pool.path("s1"), pool.path("below")).unwrap();
-    fs::create_dir(pool.path("s1")).unwrap();
-    let server = Faulty::mount(&pool.path("below"), &pool.path("s1"));
+    let server = faulty_second(&pool);
     let mount = Mounted::new(&pool, "mnt", "noatime");
     let (file, lost) = (new(&mount, "kept"), new(&mount, "lost"));
     server.set(|faults| (faults.write, faults.create) = (Some(Errno::ENOSPC), Some(Errno::ENOSPC)));
@@ -123,9 +128,7 @@ fn what_a_disk_does_not_take_is_kept_until_it_is_synced() {
 fn errors_reach_who_has_to_know() {
     let pool = TestPool::new();
     hint(&pool, "writebehind=64K:60s");
-    fs::rename(pool.path("s1"), pool.path("below")).unwrap();
-    fs::create_dir(pool.path("s1")).unwrap();
-    let server = Faulty::mount(&pool.path("below"), &pool.path("s1"));
+    let server = faulty_second(&pool);
     let mount = Mounted::new(&pool, "mnt", "noatime");
     let cases = [
         ("full", Errno::ENOSPC, libc::ENOSPC),
@@ -168,9 +171,7 @@ fn wait_for_writers(pool: &TestPool, name: &str) {
 fn what_was_read_once_is_read_again_without_the_servers() {
     let pool = TestPool::new();
     hint(&pool, "cached=1M");
-    fs::rename(pool.path("s1"), pool.path("below")).unwrap();
-    fs::create_dir(pool.path("s1")).unwrap();
-    let server = Faulty::mount(&pool.path("below"), &pool.path("s1"));
+    let server = faulty_second(&pool);
     let mount = Mounted::new(&pool, "mnt", "noatime");
     let bytes: Vec<u8> = (0..6 * WIDTH).map(|at| (at / 7) as u8).collect();
     let large = vec![5; (1 << 20) + 1];

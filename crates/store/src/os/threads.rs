@@ -1,6 +1,6 @@
 //! A bounded set of threads, for work that can be left undone: what finds no thread is not done.
 
-use crate::os::sync::atomic::{AtomicU32, Ordering};
+use crate::os::first_process::FirstProcess;
 use crate::os::sync::{Condvar, Mutex, guard, thread};
 use std::collections::VecDeque;
 use std::fmt;
@@ -17,8 +17,8 @@ type Work = Box<dyn FnOnce() + Send>;
 #[derive(Debug, Default)]
 pub(crate) struct Threads {
     shared: Arc<Shared>,
-    /// The process whose threads they are; 0 before the first. A child that it forks has none of them.
-    process: AtomicU32,
+    /// The process whose threads they are.
+    process: FirstProcess,
 }
 
 #[derive(Default)]
@@ -44,11 +44,7 @@ impl fmt::Debug for Shared {
 impl Threads {
     /// Has a thread do `work`, which must not panic; `false` where there is none for it, and none can be. One short lock.
     pub(crate) fn try_do(&self, work: impl FnOnce() + Send + 'static) -> bool {
-        let own = std::process::id();
-        let of =
-            self.process.compare_exchange(0, own, Ordering::AcqRel, Ordering::Acquire).map_or_else(|of| of, |_| own);
-        if of != own {
-            // What a fork has copied may be locked for ever.
+        if !self.process.is_this() {
             return false;
         }
         let mut state = guard(&self.shared.state);
@@ -72,7 +68,7 @@ impl Threads {
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        if self.process.load(Ordering::Acquire) == std::process::id() {
+        if self.process.was_this() {
             guard(&self.shared.state).has_ended = true;
             self.shared.came.notify_all();
         }
@@ -171,7 +167,7 @@ mod tests {
     #[test]
     fn a_process_that_did_not_begin_them_has_none() {
         let threads = Threads::default();
-        threads.process.store(std::process::id() + 1, Ordering::Release);
+        threads.process.give_to(std::process::id() + 1);
         assert!(!threads.try_do(|| ()));
     }
 }

@@ -1,6 +1,6 @@
 //! A thread that does work at given times.
 
-use crate::os::sync::atomic::{AtomicU32, Ordering};
+use crate::os::first_process::FirstProcess;
 use crate::os::sync::{Condvar, Mutex, guard, thread};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,8 +13,8 @@ type Work = Box<dyn FnOnce() + Send>;
 #[derive(Debug, Default)]
 pub(crate) struct Timer {
     shared: Arc<Shared>,
-    /// The process whose thread it is; 0 before the first work. A child that it forks has no such thread.
-    process: AtomicU32,
+    /// The process whose thread it is.
+    process: FirstProcess,
 }
 
 #[derive(Default)]
@@ -42,11 +42,7 @@ impl Timer {
     /// Has the thread do `work` at `when`. It must be short and not panic. `false`: there is no thread, and can be none. One
     /// short lock.
     pub(crate) fn try_at(&self, when: Instant, work: impl FnOnce() + Send + 'static) -> bool {
-        let own = std::process::id();
-        let of =
-            self.process.compare_exchange(0, own, Ordering::AcqRel, Ordering::Acquire).map_or_else(|of| of, |_| own);
-        if of != own {
-            // What a fork has copied may be locked for ever.
+        if !self.process.is_this() {
             return false;
         }
         let mut state = guard(&self.shared.state);
@@ -69,7 +65,7 @@ impl Timer {
 
 impl Drop for Timer {
     fn drop(&mut self) {
-        if self.process.load(Ordering::Acquire) == std::process::id() {
+        if self.process.was_this() {
             guard(&self.shared.state).has_ended = true;
             self.shared.changed.notify_all();
         }
@@ -136,7 +132,7 @@ mod tests {
     #[test]
     fn a_process_that_did_not_begin_it_has_none() {
         let timer = Timer::default();
-        timer.process.store(std::process::id() + 1, Ordering::Release);
+        timer.process.give_to(std::process::id() + 1);
         assert!(!timer.try_at(Instant::now(), || ()));
     }
 }

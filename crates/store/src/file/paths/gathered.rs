@@ -1,7 +1,8 @@
 //! What programs have written to a file, and what is not on its servers yet.
 
 use crate::os::budget::BudgetShare;
-use crate::os::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use crate::os::first_process::FirstProcess;
+use crate::os::sync::atomic::{AtomicBool, Ordering};
 use crate::os::sync::{Mutex, MutexGuard, guard};
 use rustix::fs::Timespec;
 use rustix::time::{ClockId, clock_gettime};
@@ -14,9 +15,8 @@ use stripewise_control::Sender;
 #[derive(Debug, Default)]
 pub(crate) struct GatheredWrites {
     has_bytes: AtomicBool,
-    /// The process that has gathered first; 0: none has. In a child that it forks, the bytes are the parent's, and the lock may
-    /// be held by a thread that is not there.
-    process: AtomicU32,
+    /// The process whose bytes they are.
+    process: FirstProcess,
     piece: Mutex<GatheredPiece>,
 }
 
@@ -55,18 +55,14 @@ impl GatheredWrites {
         self.has_bytes.load(Ordering::Acquire)
     }
 
-    /// Whether any process has gathered. One load.
-    pub(crate) fn was_used(&self) -> bool {
-        self.process.load(Ordering::Acquire) != 0
+    /// Whether this process has gathered. One load.
+    pub(crate) fn was_own(&self) -> bool {
+        self.process.was_this()
     }
 
     /// Whether this process may have the piece; the first that asks may.
     pub(crate) fn is_own(&self) -> bool {
-        let own = std::process::id();
-        match self.process.compare_exchange(0, own, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => true,
-            Err(of) => of == own,
-        }
+        self.process.is_this()
     }
 
     /// Waits for the piece. Only where it [is this process's own](GatheredWrites::is_own).

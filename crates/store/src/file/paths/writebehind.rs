@@ -80,7 +80,7 @@ impl Inode {
 
     /// Gives the memory back that was gathered in. For the last writer, whose bytes are on the servers.
     pub(crate) fn rest_gathered(&self) {
-        if self.gathered.was_used() && self.gathered.is_own() {
+        if self.gathered.was_own() {
             self.gathered.lock().rest();
         }
     }
