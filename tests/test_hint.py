@@ -49,7 +49,11 @@ def test_hints_are_said_shown_and_removed(pool):
     shown = asked(pool, ".", "--show").stdout
     assert shown == ".: version 2\n  all names: small=64KiB\n  *.h5: small=8KiB\n"
     assert json.loads(asked(pool, ".", "--show", "--json").stdout) == said
-    assert asked(pool, ".", "--remove").stdout == ".: version 3\n  *.h5: small=8KiB\n"
+    both = asked(pool, ".", "readahead=1M").stdout
+    assert both == ".: version 3\n  all names: small=64KiB, readahead=1MiB:2\n  *.h5: small=8KiB\n"
+    one = asked(pool, ".", "--remove", "small").stdout
+    assert one == ".: version 4\n  all names: readahead=1MiB:2\n  *.h5: small=8KiB\n"
+    assert asked(pool, ".", "--remove").stdout == ".: version 5\n  *.h5: small=8KiB\n"
     assert asked(pool, ".", "--remove", "--all").stdout == ".: no hints\n"
 
 
@@ -70,6 +74,10 @@ WRONG = [
     ),
     (["small=4K", "--for", "a/*"], "pattern 'a/*' has a '/': a hint is of names in its directory", 1),
     (["--remove", "--for", "*.c"], ". has no hint for '*.c'; `stripewise hint DIR --show` lists what it has", 1),
+    (["--remove", "small", "cached"], ". has no hint small and cached for all names; `stripewise hint DIR --show`", 1),
+    (["--remove", "layout"], ". has no hint layout for all names; `stripewise hint DIR --show` lists", 1),
+    (["--remove", "smal"], "there is no optimisation 'smal': write one of small=SIZE", 1),
+    (["--remove", "--all", "small"], "give optimisations, or one of --show, --remove and --why", 2),
     ([], "give optimisations, as in small=64K, or one of --show, --remove and --why", 2),
     (["small=4K", "--show"], "give optimisations, or one of --show, --remove and --why", 2),
     (["--show", "--all"], "give optimisations, or one of --show, --remove and --why", 2),

@@ -145,7 +145,7 @@ pub(crate) fn hints_of<'py>(py: Python<'py>, pool_file: PathBuf, path: PathBuf) 
     to_python(py, &describe(&store, &path, &store.hints(&path).map_err(raise)?)?)
 }
 
-/// Sets what new files of `path` whose name matches `pattern` get, in place of what was said of exactly that pattern.
+/// Sets what new files of `path` whose name matches `pattern` get. What else was said of exactly that pattern stays.
 #[pyfunction]
 pub(crate) fn hint_set<'py>(
     py: Python<'py>,
@@ -160,21 +160,37 @@ pub(crate) fn hint_set<'py>(
     to_python(py, &describe(&store, &path, &store.hints(&path).map_err(raise)?)?)
 }
 
-/// Removes what was said of exactly `pattern`; whether there was something.
+/// Removes what was said of exactly `pattern`: the optimisations of these `names`, or all of it where none is given. Whether all
+/// of them were there; else nothing is changed.
 #[pyfunction]
-pub(crate) fn hint_remove(pool_file: PathBuf, path: PathBuf, pattern: Option<&str>) -> PyResult<bool> {
+pub(crate) fn hint_remove(
+    pool_file: PathBuf,
+    path: PathBuf,
+    pattern: Option<&str>,
+    names: Vec<String>,
+) -> PyResult<bool> {
     let pattern = pattern_of(pattern)?;
+    let (layouts, names): (Vec<_>, Vec<_>) = names.iter().partition(|name| format!("{name}=").starts_with(LAYOUT));
+    let index = |name: &&String| Ok(OptimisationSetting::parse(name).map_err(raise)?.pack().0);
+    let indices = names.iter().map(index).collect::<PyResult<Vec<u32>>>()?;
+    let all = indices.is_empty() && layouts.is_empty();
+    let (of_rules, of_hints) = (all || !layouts.is_empty(), all || !indices.is_empty());
     let store = Store::of_file(&pool_file).map_err(raise)?;
-    let was_ruled = store.remove_hinted_layout(&path, pattern.as_ref()).map_err(raise)?;
-    if store.hints(&path).map_err(raise)?.hints().iter().all(|hint| hint.pattern != pattern) {
-        return Ok(was_ruled);
+    let only = (!all).then_some(&indices[..]);
+    let has_rule = of_rules && store.has_hinted_layout(&path, pattern.as_ref()).map_err(raise)?;
+    let has_hints = of_hints && store.hints(&path).map_err(raise)?.remove(pattern.as_ref(), only);
+    let is_there = if all { has_rule || has_hints } else { has_rule == of_rules && has_hints == of_hints };
+    if is_there && has_hints {
+        let remove = |hints: &mut DirectoryHints| {
+            hints.remove(pattern.as_ref(), only);
+            Ok(())
+        };
+        store.change_hints(&path, remove).map_err(raise)?;
     }
-    let remove = |hints: &mut DirectoryHints| {
-        hints.remove(pattern.as_ref());
-        Ok(())
-    };
-    store.change_hints(&path, remove).map_err(raise)?;
-    Ok(true)
+    if is_there && has_rule {
+        store.remove_hinted_layout(&path, pattern.as_ref()).map_err(raise)?;
+    }
+    Ok(is_there)
 }
 
 /// Removes all hints of the directory `path`, damaged ones too.

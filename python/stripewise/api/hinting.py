@@ -32,21 +32,23 @@ def hints(directory: Place) -> Hints:
 def hint(directory: Place, settings: Iterable[str], *, pattern: str | None = None) -> Hints:
     """Says what files get that are made in a directory from now on, as in `["small=64K"]`.
 
-    It replaces what was said of exactly that pattern. Directories that are made there from now on take all hints over.
+    What else was said of exactly that pattern stays. Directories that are made there from now on take all hints over.
     `layout=` is a rule, as `apply` sets them: it reaches what is below the directory, too. Raises `StripewiseError`,
     and nothing is changed, where a setting is unknown or out of its range.
     """
     return _native.hint_set(str(directory.pool.file), directory.name, pattern, list(settings))
 
 
-def remove(directory: Place, *, pattern: str | None = None) -> None:
-    """Removes what was said of exactly that pattern.
+def remove(directory: Place, names: Iterable[str] = (), *, pattern: str | None = None) -> None:
+    """Removes what was said of exactly that pattern: those optimisations, as in `["small"]`, or all of it.
 
-    Raises `StripewiseError` where nothing was said of it.
+    Raises `StripewiseError`, and nothing is changed, where one of them was not said of it.
     """
-    if not _native.hint_remove(str(directory.pool.file), directory.name, pattern):
+    asked = list(names)
+    if not _native.hint_remove(str(directory.pool.file), directory.name, pattern, asked):
         of = "all names" if pattern is None else f"'{pattern}'"
-        raise StripewiseError(f"{directory.name} has no hint for {of}; `stripewise hint DIR --show` lists what it has")
+        what = f"no hint {' and '.join(asked)}" if asked else "no hint"
+        raise StripewiseError(f"{directory.name} has {what} for {of}; `stripewise hint DIR --show` lists what it has")
 
 
 def remove_all(directory: Place) -> None:

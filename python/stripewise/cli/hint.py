@@ -25,13 +25,16 @@ def hint(
         Path, typer.Argument(metavar="DIR|FILE", help="A directory of a pool; with --pool also its path in it.")
     ],
     settings: Annotated[
-        list[str] | None, typer.Argument(metavar="OPTIMISATION", help="What new files get, as in small=64K.")
+        list[str] | None,
+        typer.Argument(
+            metavar="OPTIMISATION", help="What new files get, as in small=64K; with --remove: which, as in small."
+        ),
     ] = None,
     pattern: Annotated[
         str | None, typer.Option("--for", metavar="PATTERN", help="Only for names that match, as in '*.h5'.")
     ] = None,
     show: Annotated[bool, typer.Option("--show", help="Show the hints and change nothing.")] = False,
-    remove: Annotated[bool, typer.Option("--remove", help="Remove the hint for all names, or for PATTERN.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove what is said of all names, or of PATTERN.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="With --remove: all hints, damaged ones too.")] = False,
     why: Annotated[bool, typer.Option("--why", help="Say of a FILE which path its requests take, and why.")] = False,
     pool_file: Annotated[
@@ -42,9 +45,10 @@ def hint(
 ) -> None:
     """Say what files get that are made in a directory from now on.
 
-    A hint counts for all names, or for those of a pattern; the latest pattern that matches wins. Directories that are
-    made there take the hints over. Files that exist stay as they are. A layout is a rule, as `apply` sets them: it
-    counts below the directory, too, and `small` counts for no file that has one.
+    A hint counts for all names, or for those of a pattern; the latest pattern that matches wins. What else is said of
+    the same names stays. Directories that are made there take the hints over. Files that exist stay as they are. A
+    layout is a rule, as `apply` sets them: it counts below the directory, too, and `small` counts for no file that has
+    one.
 
     \b
     Optimisations:
@@ -77,13 +81,15 @@ def hint(
       stripewise hint p/mount/runs layout=hdd.0-5:64K,ssd.0-1:256K
       stripewise hint p/mount/photos --show
       stripewise hint p/mount/photos --remove --for '*.jpg'
+      stripewise hint p/mount/photos --remove small
       stripewise hint p/mount/photos/a.jpg --why
 
     \b
     Exit codes: 0 done, 1 failed and nothing changed, 2 the command line is wrong.
     """
-    asked = [bool(settings), show, remove, why]
-    if sum(asked) > 1 or (everything and not remove) or (pattern is not None and (show or why or everything)):
+    asked = [bool(settings) and not remove, show, remove, why]
+    is_wrong = everything and (bool(settings) or not remove)
+    if sum(asked) > 1 or is_wrong or (pattern is not None and (show or why or everything)):
         raise typer.BadParameter("give optimisations, or one of --show, --remove and --why")
     if not any(asked):
         raise typer.BadParameter("give optimisations, as in small=64K, or one of --show, --remove and --why")
@@ -91,12 +97,12 @@ def hint(
     if why:
         _print_why(place, as_json=as_json)
         return
-    if settings:
-        hinting.hint(place, settings, pattern=pattern)
-    elif everything:
+    if everything:
         hinting.remove_all(place)
     elif remove:
-        hinting.remove(place, pattern=pattern)
+        hinting.remove(place, settings or [], pattern=pattern)
+    elif settings:
+        hinting.hint(place, settings, pattern=pattern)
     _print(place, as_json=as_json)
 
 

@@ -116,31 +116,39 @@ impl DirectoryHints {
         found
     }
 
-    /// Sets what the names of `pattern` (all names: `None`) get, in place of what was said of exactly that pattern. Fails
-    /// without a change.
+    /// Sets what the names of `pattern` (all names: `None`) get, which is the latest pattern now. What else was said of exactly
+    /// that pattern stays. Fails without a change.
     ///
     /// # Errors
     /// There are [`MAX_HINTS`] already, or they take more than [`MAX_BYTES`].
     pub fn set(&mut self, pattern: Option<Pattern>, optimisations: Optimisations) -> Result<(), HintsError> {
         let mut changed = self.clone();
-        changed.hints.retain(|hint| hint.pattern != pattern);
+        let said = changed.hints.iter().position(|hint| hint.pattern == pattern);
+        let mut all = said.map(|at| changed.hints.remove(at).optimisations).unwrap_or_default();
+        all.override_by(&optimisations);
         let at = if pattern.is_none() { 0 } else { changed.hints.len() };
-        changed.hints.insert(at, Hint { pattern, optimisations });
+        changed.hints.insert(at, Hint { pattern, optimisations: all });
         changed.version = changed.version.wrapping_add(1);
         changed.encode()?;
         *self = changed;
         Ok(())
     }
 
-    /// Removes the hint of exactly this pattern; whether there was one.
-    pub fn remove(&mut self, pattern: Option<&Pattern>) -> bool {
-        let before = self.hints.len();
-        self.hints.retain(|hint| hint.pattern.as_ref() != pattern);
-        let removed = self.hints.len() < before;
-        if removed {
-            self.version = self.version.wrapping_add(1);
+    /// Removes of the hint of exactly this pattern the optimisations of these indices, or all of it (`None`); whether all of them
+    /// were there. Else nothing is changed.
+    pub fn remove(&mut self, pattern: Option<&Pattern>, indices: Option<&[u32]>) -> bool {
+        let Some(at) = self.hints.iter().position(|hint| hint.pattern.as_ref() == pattern) else { return false };
+        let mut left = indices.map_or_else(Optimisations::default, |_| self.hints[at].optimisations.clone());
+        if !indices.unwrap_or_default().iter().all(|index| left.disable(*index)) {
+            return false;
         }
-        removed
+        if left.enabled().is_empty() {
+            self.hints.remove(at);
+        } else {
+            self.hints[at].optimisations = left;
+        }
+        self.version = self.version.wrapping_add(1);
+        true
     }
 
     /// The attribute's bytes.
@@ -249,8 +257,28 @@ mod tests {
         assert_eq!(["x", "x.h5", "a.h5"].map(|name| of(&hints, name)), [Some(4096), Some(8192), Some(16384)],);
         hints.set(pattern("*.h5"), small_of(12288)).unwrap();
         assert_eq!(of(&hints, "a.h5"), Some(12288));
-        assert!(hints.remove(None) && !hints.remove(None));
+        assert!(hints.remove(None, None) && !hints.remove(None, None));
         assert_eq!(of(&hints, "x"), None);
+    }
+
+    #[test]
+    fn what_else_was_said_of_a_pattern_stays() {
+        let mut hints = sample();
+        let mut ahead = Optimisations::default();
+        ahead.enable(READAHEAD.index, OptimisationSetting::parse("readahead=8M").unwrap().pack().1).unwrap();
+        hints.set(None, ahead.clone()).unwrap();
+        let both = |hints: &DirectoryHints| {
+            let all = hints.of_name(b"x");
+            (small(&all).map(|small| small.value(0)), read_ahead(&all).map(|ahead| ahead.window_bytes))
+        };
+        assert_eq!(both(&hints), (Some(4096), Some(8 << 20)));
+        let before = hints.clone();
+        assert!(!hints.remove(None, Some(&[SMALL.index, CACHED.index])), "one of them is not there");
+        assert_eq!(hints, before);
+        assert!(hints.remove(None, Some(&[SMALL.index])));
+        assert_eq!((both(&hints), hints.version), ((None, Some(8 << 20)), before.version + 1));
+        assert!(hints.remove(None, Some(&[READAHEAD.index])));
+        assert!(hints.hints().iter().all(|hint| hint.pattern.is_some()), "nothing is left of it");
     }
 
     #[test]
@@ -264,10 +292,10 @@ mod tests {
         assert_eq!(before.version, MAX_HINTS as u32);
         assert!(hints.set(pattern("more"), small_of(4096)).is_err());
         assert!(hints.set(pattern(&"long".repeat(100)), small_of(4096)).is_err());
-        assert!(!hints.remove(pattern("none").as_ref()));
+        assert!(!hints.remove(pattern("none").as_ref(), None));
         assert_eq!(hints, before);
         hints.version = u32::MAX;
-        assert!(hints.remove(None));
+        assert!(hints.remove(None, None));
         assert_eq!(hints.version, 0);
     }
 

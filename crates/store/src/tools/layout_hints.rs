@@ -81,15 +81,22 @@ impl Store {
         found.map(|(pattern, rule)| Ok(HintedLayout { pattern, layout: self.rule_layout(rule)? })).collect()
     }
 
+    /// Whether [`Store::hint_layout`] has said something of exactly these names.
+    ///
+    /// # Errors
+    /// The rules cannot be read.
+    pub fn has_hinted_layout(&self, path: &Path, names: Option<&Pattern>) -> Result<bool> {
+        let pattern = pattern_of(&beginning(path)?, names)?;
+        Ok(self.rules()?.iter().any(|rule| rule.pattern == pattern))
+    }
+
     /// Removes what [`Store::hint_layout`] has said of exactly these names; whether there was something.
     ///
     /// # Errors
     /// The rules cannot be read or written.
     pub fn remove_hinted_layout(&self, path: &Path, names: Option<&Pattern>) -> Result<bool> {
-        let pattern = pattern_of(&beginning(path)?, names)?;
         // Who may not write the rules may ask for what is not there.
-        let is_there = self.rules()?.iter().any(|rule| rule.pattern == pattern);
-        Ok(is_there && self.remove_rule(&pattern)?)
+        Ok(self.has_hinted_layout(path, names)? && self.remove_rule(&pattern_of(&beginning(path)?, names)?)?)
     }
 
     /// Removes all that [`Store::hint_layout`] has said of the directory.
