@@ -2,9 +2,13 @@
 
 mod common;
 
+use std::path::Path;
 use std::process::Command;
 
 use common::{Mounted, TestPool, need, succeeded};
+use stripewise_optimisation::SMALL;
+use stripewise_store::handle::Optimisations;
+use stripewise_store::{Pool, Store};
 
 /// What moves the time of access of a file, one line each: asked for while the file is open (`OPEN`), and after its
 /// close, which the mount may hear of a little later.
@@ -41,6 +45,12 @@ def set_after(fd):
     os.read(fd, 9)
     os.utime("f", ns=(OLD - 7, OLD))
 
+def beside_one_without(fd):
+    other = os.open("f", os.O_RDONLY | os.O_NOATIME)
+    os.read(other, 10)
+    os.close(other)
+    os.read(fd, 10)
+
 out = os.open("other", os.O_RDWR | os.O_CREAT)
 case("nothing", lambda fd: None)
 case("size", lambda fd: os.fstat(fd).st_size)
@@ -51,6 +61,7 @@ case("map", map_read)
 case("sendfile", lambda fd: os.sendfile(out, fd, 0, 9000))
 case("copy", lambda fd: os.copy_file_range(fd, out, 9000, 0, 0))
 case("no access time", lambda fd: os.read(fd, 10), os.O_RDONLY | os.O_NOATIME)
+case("beside one without", beside_one_without)
 case("set after a read", set_after, at=OLD - 7)
 case("write", lambda fd: os.pwrite(fd, b"y" * 9000, 0), os.O_WRONLY)
 case("cut", lambda fd: os.ftruncate(fd, 5000), os.O_WRONLY)
@@ -58,6 +69,14 @@ if os.environ.get("BOTH"):
     case("read and write", lambda fd: (os.pwrite(fd, b"y", 0), os.pread(fd, 9, 0)), os.O_RDWR)
     case("write beside reads", lambda fd: os.pwrite(fd, b"y", 0), os.O_RDWR)
 "#;
+
+/// Small files that are made from now on have their bytes in their inodes.
+fn keep_in_inodes(pool: &TestPool) {
+    let mut optimisations = Optimisations::default();
+    optimisations.enable(SMALL.index, 65536).unwrap();
+    let store = Store::open(Pool::load(&pool.file()).unwrap()).unwrap();
+    store.change_hints(Path::new("."), |hints| hints.set(None, optimisations)).unwrap();
+}
 
 /// The cases in a directory.
 fn cases(command: &mut Command, variables: &[&str]) -> String {
@@ -92,6 +111,14 @@ fn reading_a_file_that_the_mount_serves_alone_moves_it_too() {
     assert_eq!(on(&Mounted::new(&pool, "mnt", "nopassthrough"), &EXACT), beside(&pool, &EXACT));
 }
 
+/// The bytes are in the inode, whose time of access the kernel moves by itself.
+#[test]
+fn reading_a_file_in_its_inode_moves_it_too() {
+    let pool = TestPool::new();
+    keep_in_inodes(&pool);
+    assert_eq!(on(&Mounted::new(&pool, "mnt", "rw"), &EXACT), beside(&pool, &EXACT));
+}
+
 #[test]
 fn what_the_kernel_reads_itself_is_seen_at_the_close() {
     let pool = TestPool::with("1MiB", &["s0"]);
@@ -110,9 +137,12 @@ fn with_pages_that_are_kept_it_never_moves_without_a_read() {
 
 #[test]
 fn a_mount_without_access_times_moves_none() {
-    for options in ["noatime", "nopassthrough,noatime"] {
+    for (options, in_inodes) in [("noatime", false), ("nopassthrough,noatime", false), ("noatime", true)] {
         let pool = TestPool::new();
+        if in_inodes {
+            keep_in_inodes(&pool);
+        }
         let found = on(&Mounted::new(&pool, "mnt", options), &EXACT);
-        assert!(!found.contains("True"), "{options}: {found}");
+        assert!(!found.contains("True"), "{options}, in inodes: {in_inodes}: {found}");
     }
 }

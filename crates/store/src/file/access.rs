@@ -8,7 +8,9 @@
 use crate::backend::plane::OpenServer;
 use crate::file::inode::{Inode, NEVER};
 use crate::os::sync::atomic::Ordering;
-use rustix::fs::Stat;
+use crate::os::sys::{proc_path, retry};
+use rustix::fd::{AsFd as _, BorrowedFd};
+use rustix::fs::{Mode, OFlags, Stat};
 
 /// Behind what any namespace holds of a file's bytes, and before what file systems refuse (16 TiB): a read there takes
 /// nothing into memory.
@@ -24,11 +26,26 @@ fn access(stat: &Stat) -> (i64, i64) {
 }
 
 impl Inode {
+    /// From now on what is read of the inode's own bytes moves no time of access but by [`Inode::note_read`]: for an open that is to
+    /// move none, as it reads by the descriptor of all opens. At the first call of a file that has bytes in its inode two system
+    /// calls. The kernel lets the file's owner and root do so; the reads of others move it.
+    pub(crate) fn read_quietly(&self) {
+        let has_bytes = || self.known_file().is_ok_and(|file| file.placement().layout.head_in_inode_bytes() > 0);
+        if self.is_quiet.load(Ordering::Acquire) || !has_bytes() {
+            return;
+        }
+        let fd = self.reading_descriptor();
+        let set = |flags| rustix::fs::fcntl_setfl(fd, flags | OFlags::NOATIME);
+        if rustix::fs::fcntl_getfl(fd).and_then(set).is_ok() {
+            self.is_quiet.store(true, Ordering::Release);
+        }
+    }
+
     /// Notes that a program has read up to byte `end`. No system call. Where all of that is in the inode, that itself was read, and
-    /// knows.
+    /// knows, unless [`Inode::read_quietly`] has told it not to.
     pub fn note_read(&self, end: u64) {
         let is_in_inode = || self.known_file().is_ok_and(|file| end <= file.placement().layout.head_in_inode_bytes());
-        if !self.has_handle() || is_in_inode() {
+        if !self.has_handle() || (!self.is_quiet.load(Ordering::Acquire) && is_in_inode()) {
             return;
         }
         let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
@@ -58,7 +75,14 @@ impl Inode {
     }
 
     fn touch(&self) {
-        let _ = rustix::io::pread(self.descriptor(), &mut [0_u8; 1], BEHIND);
+        let read = |fd: BorrowedFd<'_>| rustix::io::pread(fd, &mut [0_u8; 1], BEHIND);
+        if !self.is_quiet.load(Ordering::Acquire) {
+            let _ = read(self.descriptor());
+            return;
+        }
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+        let fresh = retry(|| rustix::fs::open(proc_path(self.reading_descriptor()), flags, Mode::empty()));
+        let _ = fresh.map(|fd| read(fd.as_fd()));
     }
 
     /// As [`Inode::settle_access`], for reads that were not reported: of the datafiles, by the kernel or by a program

@@ -130,6 +130,8 @@ pub struct Inode {
     pub(crate) unrecorded: AtomicBool,
     /// When it was read last, since its time of access was put into the inode; [`NEVER`] if it was not.
     pub(crate) was_read_ns: AtomicI64,
+    /// Whether `fd` was told that reads by it move no time of access.
+    pub(crate) is_quiet: AtomicBool,
 }
 
 /// The right to change a file's handle, until it is dropped.
@@ -227,6 +229,7 @@ impl Inode {
             durable: Mutex::default(),
             unrecorded: AtomicBool::new(unrecorded),
             was_read_ns: AtomicI64::new(NEVER),
+            is_quiet: AtomicBool::new(false),
         }
     }
 
@@ -274,6 +277,11 @@ impl Inode {
     /// An error of this inode for an operation that the store refuses with `errno`.
     pub(crate) fn refused(&self, action: &'static str, reason: &'static str, errno: Errno) -> Error {
         Error::Refused { action, path: self.label(), reason, errno }
+    }
+
+    /// The descriptor by which the bytes are read that are in the inode.
+    pub(crate) fn reading_descriptor(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 
     /// The best descriptor of the namespace inode.

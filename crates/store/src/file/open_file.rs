@@ -31,8 +31,8 @@ pub struct File {
 
 impl Files {
     /// Opens a file as `open` does: with `O_CREAT` it gets the layout that the pool's rules have for its path, and
-    /// `mode` less the process's umask. Of other flags `O_EXCL`, `O_TRUNC`, `O_APPEND` and `O_NOFOLLOW` count. A
-    /// directory cannot be opened.
+    /// `mode` less the process's umask. Of other flags `O_EXCL`, `O_TRUNC`, `O_APPEND`, `O_NOFOLLOW` and
+    /// `O_NOATIME` count. A directory cannot be opened.
     ///
     /// # Errors
     /// Those of `open`; the handle is damaged.
@@ -85,7 +85,7 @@ impl File {
         let placed = files.store().inode(fd.as_fd())?;
         let inode = placed.map_or_else(|| files.store().without_handle(stat.st_ino, fd.clone()), Ok)?;
         files.note_open(&inode)?;
-        let open = OpenInode::new(inode, access != OFlags::RDONLY, true);
+        let open = OpenInode::new(inode, access != OFlags::RDONLY, !flags.contains(OFlags::NOATIME));
         let path = path.to_owned();
         let mut file = Self { files, fd, open, is_closed: true, flags, offset: Mutex::new(0), path };
         if let Err(error) = file.open.register_up_to(0) {

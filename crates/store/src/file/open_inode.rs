@@ -48,6 +48,9 @@ impl OpenInode {
     /// file's time of access.
     pub fn new(inode: Arc<Inode>, writes: bool, notes_reads: bool) -> Self {
         let told = inode.told();
+        if !notes_reads {
+            inode.read_quietly();
+        }
         let path = path_of(&inode, writes);
         Self {
             inode,
