@@ -17,4 +17,4 @@ pub use burst::{BurstParameters, bls_esm, burst_ratio, esm};
 pub use parameter::{ParameterError, ParameterType, ParameterUnit};
 pub use setting::{OptimisationError, OptimisationSetting};
 pub use table::{CACHED, OptimisationType, READAHEAD, SMALL, TABLE, WRITEBEHIND};
-pub use threshold::ThresholdRules;
+pub use threshold::{ThresholdRules, file_threshold};

@@ -1,4 +1,4 @@
-//! The global threshold of small files: Wei et al., equation (1), as corrected.
+//! The thresholds of small files: Wei et al., equations (1) and (2), as corrected.
 //!
 //! As printed it shrinks where space is plenty, and takes the greater of the threshold and its maximum, so that it never grows; and
 //! its bound of high load is never used. Here little space and a high load shrink it, and a low load lets it grow to its maximum.
@@ -26,7 +26,7 @@ pub struct ThresholdRules {
 impl Default for ThresholdRules {
     fn default() -> Self {
         Self {
-            least_unused: 0.1,
+            least_unused: 0.05,
             shrink_for_space: 0.5,
             low_load: 0.5,
             growth: 0.25,
@@ -58,4 +58,14 @@ impl ThresholdRules {
     pub fn is_share(&self, share: f64) -> bool {
         (self.least..=1.0).contains(&share)
     }
+}
+
+/// How many moves of a file make its own threshold twice the global one (theta).
+const THETA: f64 = 4.0;
+
+/// Equation (2): the threshold of a file that was moved `moves` times, in bytes: more than the `global` one, so that a file that goes
+/// to and fro stays on the metadata tier, and `most` at most. As printed it is never less than the maximum. O(1).
+pub fn file_threshold(most: u64, global: u64, moves: f64) -> u64 {
+    let moves = if moves.is_finite() { moves.max(0.0) } else { 0.0 };
+    ((global as f64 * ((THETA + moves) / THETA)) as u64).min(most)
 }

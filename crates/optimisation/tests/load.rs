@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use stripewise_optimisation::burst::MOST_RATIO;
-use stripewise_optimisation::{BurstParameters, ThresholdRules, bls_esm, burst_ratio, esm};
+use stripewise_optimisation::{BurstParameters, ThresholdRules, bls_esm, burst_ratio, esm, file_threshold};
 
 fn near(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-9 * (1.0 + a.abs().max(b.abs()))
@@ -49,13 +49,28 @@ proptest! {
         let found = rules.after(share, unused, load);
         prop_assert!(rules.is_share(found));
         let from = if share < rules.least || share > 1.0 { 1.0 } else { share };
-        let factor = match (unused < 0.1, load) {
+        let factor = match (unused < 0.05, load) {
             (true, _) => 0.5,
             (false, load) if load < 0.5 => 1.25,
             (false, load) if load >= 0.8 => 0.5,
             _ => 1.0,
         };
         prop_assert!(near(found, (from * factor).clamp(1.0 / 256.0, 1.0)));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Equation (2): between the global threshold and the maximum, and more with each move.
+    #[test]
+    fn a_file_that_moves_has_a_greater_threshold(most in 4096_u64..1 << 30, part in 0.0..1.0_f64, moves in 0.0..50.0_f64) {
+        let global = (most as f64 * part) as u64;
+        let found = file_threshold(most, global, moves);
+        prop_assert!(global <= found && found <= most);
+        prop_assert!(found.abs_diff(most.min((global as f64 * (1.0 + moves / 4.0)) as u64)) <= 1);
+        prop_assert!(file_threshold(most, global, moves + 1.0) >= found);
+        prop_assert_eq!(file_threshold(most, global, f64::NAN), global);
     }
 }
 
