@@ -52,7 +52,7 @@ def test_the_metadata_tier_is_shown_once_it_has_served_small_files(pool):
     printed = pool.stripewise("top", "--pool", pool.file, "--once").stdout
     assert re.search(r"^metadata tier, .* ago: [\d,]+ requests in a second, \d+ waiting, ", printed, flags=re.MULTILINE)
     # What it can serve was never measured.
-    assert re.search(r"^small files: \d+% of what `small` hints; load unknown$", printed, flags=re.MULTILINE)
+    assert re.search(r"^small files: [\d.]+% of what `small` hints; load unknown$", printed, flags=re.MULTILINE)
 
 
 def test_servers_in_memory_are_listed_with_the_reason(stripewise, tmp_path):

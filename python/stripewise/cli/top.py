@@ -147,7 +147,7 @@ def _metadata_tier(pool: Pool) -> list[RenderableType]:
             f"{last['waiting']:,} waiting, {about_bytes(last['bytes'])}, {seconds(last['latency_s'])} each"
         ),
         _line(
-            f"small files: {now['share']:.0%} of what `small` hints; {load if found['is_known'] else 'load unknown'}"
+            f"small files: {now['share']:.1%} of what `small` hints; {load if found['is_known'] else 'load unknown'}"
         ),
     ]
 
