@@ -10,7 +10,9 @@ use crate::format::identity::{Identity, Said};
 use crate::format::placement::{Datafile, DatafileKey};
 use crate::os::descriptors::lift;
 use crate::os::error::{Error, Result};
+use crate::os::room::Room;
 use crate::pool::epoch::EpochPage;
+use crate::pool::meta_watch::MetaWatch;
 use crate::pool::namespace::{is_shared, namespace_uuid};
 use crate::pool::pool_file::Pool;
 use rustix::fd::{OwnedFd, RawFd};
@@ -45,6 +47,7 @@ pub struct DataPlane {
     added: [OnceLock<OpenServer>; MAX_ADDED],
     pool_file: PathBuf,
     meta: OpenServer,
+    meta_watch: MetaWatch,
     epochs: EpochPage,
     options: PlaneOptions,
     pool_uuid: Arc<str>,
@@ -75,6 +78,7 @@ impl DataPlane {
             added: [const { OnceLock::new() }; MAX_ADDED],
             pool_file: pool.file.clone(),
             meta: open(&pool.meta.server),
+            meta_watch: MetaWatch::new(pool, shared),
             epochs: EpochPage::open(&pool.namespace, shared)?,
             options,
             pool_uuid,
@@ -151,6 +155,16 @@ impl DataPlane {
                  the pool again"
             ))
         })
+    }
+
+    /// The load of the metadata tier.
+    pub(crate) fn meta_watch(&self) -> &MetaWatch {
+        &self.meta_watch
+    }
+
+    /// The room of the metadata tier; `None` where it does not say.
+    pub(crate) fn meta_room(&self) -> Option<Room> {
+        self.meta.current().ok()?.room().ok()
     }
 
     /// Whether the kernel may read and write the bytes of inodes by itself.
