@@ -310,7 +310,14 @@ mod tests {
         let quick = OpProfile { startup_min_s: 1e-5, startup_max_s: 2e-5, transfer_s_per_byte: 1.0 / 1e9, head: None };
         let profile = |of| Profile { read: of, write: of, network_s_per_byte: 0.0 };
         let servers = (0..4).map(ServerId).collect();
-        let hdd = Tier { name: "hdd".into(), servers, profile: profile(slow), capacity_bytes: None, in_turn: false };
+        let hdd = Tier {
+            name: "hdd".into(),
+            servers,
+            profile: profile(slow),
+            capacity_bytes: None,
+            in_turn: false,
+            at_once: 1,
+        };
         Cluster { tiers: vec![hdd], meta: Some(Tier::meta(profile(quick), meta_bytes)) }
     }
 
