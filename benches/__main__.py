@@ -55,6 +55,7 @@ from benches import (
     turns,
     turns_scale,
     uniform,
+    wei,
     writebehind,
 )
 from benches.frame import Benchmark, BenchmarkError, Context, Figure, MissingError, shown
@@ -84,6 +85,8 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     small_files.BENCHMARK,
     readahead.BENCHMARK,
     writebehind.BENCHMARK,
+    wei.FIG2,
+    wei.FIG3,
     sizes.BENCHMARK,
     recording.BENCHMARK,
     emulation.BENCHMARK,
