@@ -56,6 +56,7 @@ from benches import (
     turns,
     turns_scale,
     uniform,
+    wei,
     writebehind,
 )
 from benches.frame import Benchmark, BenchmarkError, Context, Figure, MissingError, shown
@@ -86,6 +87,8 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     readahead.BENCHMARK,
     writebehind.BENCHMARK,
     burst.BENCHMARK,
+    wei.FIG2,
+    wei.FIG3,
     sizes.BENCHMARK,
     recording.BENCHMARK,
     emulation.BENCHMARK,

@@ -100,6 +100,19 @@ def test_a_file_without_a_handle_is_served_by_the_metadata_tier(traced):
     assert re.search(r"^meta +28 ", simulate().stdout, flags=re.MULTILINE)
 
 
+def test_an_emulated_metadata_tier_serves_the_names_of_the_trace(traced):
+    pool, simulate = traced
+    plain = as_json(simulate("--json"))["present"]
+    assert [server["name"] for server in plain["servers"]] == ["hdd.0", "hdd.1", "hdd.2", "ssd.0"]
+    op = '{ startup = ["50ms", "50ms"], bandwidth = "1GB/s" }'
+    with pool.file.open("a") as file:
+        file.write(f"\n[meta.emulate]\nread = {op}\nwrite = {op}\nat_once = 2\n")
+    found = as_json(simulate("--json"))["present"]
+    meta = found["servers"][-1]
+    assert (meta["name"], meta["bytes"]) == ("meta", 0) and meta["requests"] > 0
+    assert found["makespan_s"]["mean"] >= plain["makespan_s"]["mean"] + 50e-3
+
+
 def test_the_time_line_adds_up(traced):
     _, simulate = traced
     present = as_json(simulate("--json"))["present"]

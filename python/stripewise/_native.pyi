@@ -51,6 +51,7 @@ class PoolInfo(TypedDict):
     land_mark: float | None
     keeps_heat: bool
     tiers: list[TierInfo]
+    meta_at_once: int
     meta: TierInfo
 
 class NewTier(TypedDict):
@@ -65,6 +66,7 @@ def pool_init(path: str, name: str, mount: str, namespace: str, tiers: list[NewT
 def pool_write_profile(
     path: str, tier: str, read: list[float], write: list[float], heads: list[list[float] | None] = ...
 ) -> None: ...
+def pool_write_at_once(path: str, at_once: int) -> None: ...
 def pool_write_seeks(path: str, seeks: list[tuple[str, list[tuple[int, float]] | None]]) -> None: ...
 
 class FileHeat(TypedDict):
@@ -222,6 +224,7 @@ class CalibratedTier(TypedDict):
     read: list[float]
     write: list[float]
     heads: list[list[float] | None]
+    at_once: int
     warnings: list[str]
     servers: list[CalibratedServer]
 

@@ -101,6 +101,8 @@ class Pool:
     tiers: tuple[Tier, ...]
     meta: Tier
     """The metadata tier: its one server is the namespace."""
+    meta_at_once: int = 1
+    """Requests that the metadata tier serves side by side."""
 
     @classmethod
     def load(cls, file: Path) -> "Pool":
@@ -121,6 +123,7 @@ class Pool:
             keeps_heat=raw["keeps_heat"],
             tiers=tuple(Tier.of(tier) for tier in raw["tiers"]),
             meta=Tier.of(raw["meta"]),
+            meta_at_once=raw["meta_at_once"],
         )
 
     @property

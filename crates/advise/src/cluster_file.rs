@@ -124,6 +124,7 @@ impl ClusterFile {
                 profile: tier.profile,
                 capacity_bytes: tier.capacity_bytes,
                 in_turn: false,
+                at_once: 1,
             }
         });
         Cluster { tiers: tiers.collect(), meta: self.meta.map(|profile| Tier::meta(profile, 0)) }

@@ -147,6 +147,7 @@ mod tests {
             profile,
             capacity_bytes: None,
             in_turn: false,
+            at_once: 1,
         };
         Cluster { tiers: vec![tier("hdd", 0..servers), tier("ssd", servers..servers + 2)], meta: None }
     }

@@ -31,9 +31,12 @@ struct TierCost {
     write: OpProfile,
     network_s_per_byte: f64,
     in_turn: bool,
+    /// The part of a server that one request takes: less than all where several are served side by side.
+    share: f64,
 }
 
-/// Time that a server is kept busy by (its part of) a request.
+/// Time that a server is kept busy by (its part of) a request. One that serves several side by side is kept busy by as many times
+/// less.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Busy {
     /// Its device: mean startup and transfer, in seconds.
@@ -69,6 +72,7 @@ impl CostModel {
             write: tier.profile.write,
             network_s_per_byte: tier.profile.network_s_per_byte,
             in_turn: tier.in_turn,
+            share: 1.0 / f64::from(tier.at_once.max(1)),
         });
         let slots = cluster.tiers.iter().enumerate();
         let slots: Vec<(ServerId, usize)> =
@@ -214,11 +218,11 @@ impl CostModel {
         if bytes == 0 {
             return Busy::default();
         }
-        let profile = self.profile(tier, op);
+        let (profile, share) = (self.profile(tier, op), self.tiers[tier].share);
         Busy {
-            device_s: 0.5 * (profile.startup_min_s + profile.startup_max_s)
-                + bytes as f64 * profile.transfer_s_per_byte,
-            network_s: bytes as f64 * self.tiers[tier].network_s_per_byte,
+            device_s: share
+                * (0.5 * (profile.startup_min_s + profile.startup_max_s) + bytes as f64 * profile.transfer_s_per_byte),
+            network_s: share * bytes as f64 * self.tiers[tier].network_s_per_byte,
         }
     }
 

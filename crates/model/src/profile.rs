@@ -106,13 +106,15 @@ pub struct Tier {
     /// Whether the sub-requests of one request on them are carried out one after the other, where each is answered when the
     /// device has served it and not before. Else they are in flight together.
     pub in_turn: bool,
+    /// Requests that each of them serves side by side, first come, first served. At least 1.
+    pub at_once: u32,
 }
 
 impl Tier {
     /// The metadata tier, of which planned files may have `capacity_bytes`.
     pub fn meta(profile: Profile, capacity_bytes: u64) -> Self {
         let (name, servers) = (META_NAME.to_owned(), vec![ServerId::META]);
-        Self { name, servers, profile, capacity_bytes: Some(capacity_bytes), in_turn: false }
+        Self { name, servers, profile, capacity_bytes: Some(capacity_bytes), in_turn: false, at_once: 1 }
     }
 }
 
@@ -139,7 +141,7 @@ impl Cluster {
             let first = next;
             next = next.checked_add(servers)?;
             let servers = (first..next).map(ServerId).collect();
-            Some(Tier { name, servers, profile, capacity_bytes: None, in_turn: false })
+            Some(Tier { name, servers, profile, capacity_bytes: None, in_turn: false, at_once: 1 })
         });
         Some(Self { tiers: tiers.collect::<Option<_>>()?, meta: None })
     }

@@ -16,6 +16,7 @@ use stripewise_fuse::{
 
 use crate::attr::{Change, birth};
 use crate::caller::Caller;
+use crate::charged::on_names;
 use crate::core::Core;
 use crate::dir::OpenDir;
 use crate::file::{NOTHING_KEPT_BACK, OpenFile};
@@ -147,6 +148,14 @@ fn may_name(call: &Call<'_>) -> bool {
 impl FuseServer for PoolFs {
     fn serve(&self, request: &RequestHeader, call: Call<'_>, reply: Reply<'_>) {
         let ino = request.ino;
+        // It waits before it does anything, so that nothing is held meanwhile.
+        if self.core.charges_names
+            && let Some(op) = on_names(&call)
+            && let Err(error) = self.core.store.plane().serve_names(op)
+        {
+            log::error(&error.to_string());
+            return reply.error(error.errno());
+        }
         let _answer = may_name(&call).then(|| self.core.believed.answer());
         match call {
             Call::Lookup { name } => self.lookup(request, name, reply),

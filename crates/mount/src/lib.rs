@@ -38,6 +38,7 @@
 mod attr;
 mod believed;
 mod caller;
+mod charged;
 mod control;
 mod core;
 mod dir;

@@ -68,6 +68,37 @@ fn each_server_serves_its_stripes() {
     });
 }
 
+/// Each of them once, whatever the mount asks of the namespace for it.
+#[test]
+fn operations_on_names_take_time_of_an_emulated_metadata_tier() {
+    let pool = TestPool::new();
+    let op = "{ startup = [\"10us\", \"10us\"], bandwidth = \"1GB/s\" }";
+    let emulate = format!("emulate = {{ read = {op}, write = {op}, at_once = 4 }}");
+    let text = std::fs::read_to_string(pool.file()).unwrap();
+    std::fs::write(pool.file(), format!("{text}\n[meta]\n{emulate}\n")).unwrap();
+    let loaded = Pool::load(&pool.file()).unwrap();
+    assert_eq!(loaded.meta.at_once, 4);
+    let served = || {
+        let [(_, done)] = &loaded.emulation_statistics().unwrap()[..] else { panic!("one server is emulated") };
+        (done.read.requests, done.write.requests, done.read.bytes + done.write.bytes)
+    };
+    observed(&pool, |_| {
+        let changes = |script: &str| {
+            let before = served();
+            run(&pool, script);
+            let after = served();
+            (after.1 - before.1, after.0 > before.0, after.2 - before.2)
+        };
+        assert_eq!(changes("mkdir d; ln -s f d/s; mkfifo d/p"), (3, true, 0));
+        assert_eq!(changes("mv d/s d/t; rm d/t d/p; rmdir d"), (4, true, 0));
+        // It is made, and its bytes are no matter of the names.
+        assert_eq!(changes("head -c 4096 /dev/zero > f"), (1, true, 0));
+        assert_eq!(changes("ls -l; cat f > /dev/null"), (0, true, 0));
+    });
+    std::fs::write(pool.file(), text.replace("[[tier]]", &format!("[[tier]]\n{emulate}"))).unwrap();
+    assert!(Pool::load(&pool.file()).unwrap_err().to_string().contains("only [meta] can serve several requests"));
+}
+
 #[test]
 fn a_file_that_the_kernel_could_serve_itself_is_observed_too() {
     let pool = TestPool::with("4KiB", &["s0"]);

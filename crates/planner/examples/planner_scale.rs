@@ -38,6 +38,7 @@ fn cluster(hdds: u16, ssds: u16, ssd_bytes: Option<u64>) -> Cluster {
         profile: Profile { read: op, write: op, network_s_per_byte: 0.0 },
         capacity_bytes,
         in_turn: false,
+        at_once: 1,
     };
     let hdd = tier("hdd", 0..hdds, op(4.0, 12.0, 80.0), None);
     Cluster { tiers: vec![hdd, tier("ssd", hdds..hdds + ssds, op(0.08, 0.12, 400.0), ssd_bytes)], meta: None }

@@ -159,6 +159,7 @@ fn pool(bytes: u64, ssd_share: Option<f64>) -> Cluster {
         profile: Profile { read: op, write: op, network_s_per_byte: 0.0 },
         capacity_bytes,
         in_turn: false,
+        at_once: 1,
     };
     let limit = ssd_share.map(|share| (share * bytes as f64 / 2.0) as u64);
     Cluster {

@@ -92,7 +92,14 @@ fn clusters() -> impl Strategy<Value = Cluster> {
                 next += 1;
                 ServerId(next - 1)
             });
-            Tier { name: format!("t{index}"), servers: servers.collect(), profile, capacity_bytes, in_turn: false }
+            Tier {
+                name: format!("t{index}"),
+                servers: servers.collect(),
+                profile,
+                capacity_bytes,
+                in_turn: false,
+                at_once: 1,
+            }
         });
         Cluster { tiers: tiers.collect(), meta: None }
     });
@@ -229,7 +236,7 @@ proptest! {
             servers: vec![ServerId(servers)],
             profile: presets::set_b(1, 1).tiers[1].profile,
             capacity_bytes: None,
-            in_turn: false,
+            in_turn: false, at_once: 1,
         });
         cluster.tiers.iter_mut().for_each(|tier| tier.capacity_bytes = capacity);
         check_all(&files, &cluster, &quick())?;

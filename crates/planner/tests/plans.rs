@@ -71,7 +71,14 @@ fn clusters() -> impl Strategy<Value = Cluster> {
                 next += 1;
                 ServerId(next - 1)
             });
-            Tier { name: format!("t{index}"), servers: servers.collect(), profile, capacity_bytes, in_turn: false }
+            Tier {
+                name: format!("t{index}"),
+                servers: servers.collect(),
+                profile,
+                capacity_bytes,
+                in_turn: false,
+                at_once: 1,
+            }
         });
         Cluster { tiers: tiers.collect(), meta: meta.map(|(profile, bytes)| Tier::meta(profile, bytes)) }
     })
@@ -398,7 +405,14 @@ fn the_metadata_tier_is_priced_as_a_server_of_its_profile() {
     let (mut with_meta, mut of_three) = (presets::set_p(3, 2, true), presets::set_p(3, 2, true));
     let profile = presets::device("nvme").unwrap();
     with_meta.meta = Some(Tier::meta(Profile { network_s_per_byte: 1e-9, ..profile }, 0));
-    let third = Tier { name: "t".into(), servers: vec![ServerId(5)], profile, capacity_bytes: None, in_turn: false };
+    let third = Tier {
+        name: "t".into(),
+        servers: vec![ServerId(5)],
+        profile,
+        capacity_bytes: None,
+        in_turn: false,
+        at_once: 1,
+    };
     of_three.tiers.push(Tier { profile: with_meta.meta.as_ref().unwrap().profile, ..third });
     let layout = |first| {
         let stripe = |server| stripewise_layout::Stripe { server, width_bytes: 64 << 10 };
@@ -473,6 +487,24 @@ fn a_metadata_tier_that_is_slow_or_busy_gets_nothing() {
     let mut cluster = presets::set_ab(0, 4);
     cluster.meta = Some(Tier::meta(presets::set_ab(1, 0).tiers[0].profile, 1 << 30));
     assert_eq!(files_on_meta(&plan(&files, &cluster, &quick()).unwrap()), 0);
+}
+
+#[test]
+fn a_metadata_tier_that_serves_several_side_by_side_has_them_wait_less() {
+    let mut traces = small_files(40, 8 << 10);
+    // Four processes at a time.
+    traces.iter_mut().flatten().for_each(|request| request.end_s = request.start_s + 4e-3);
+    let name = |index| format!("f{index}");
+    let file = |(index, requests)| FileTrace { name: name(index), requests, size_bytes: Some(8 << 10) };
+    let files: Vec<FileTrace> = traces.iter().map(Vec::as_slice).enumerate().map(file).collect();
+    let planned_s = |at_once| {
+        let mut cluster = presets::set_ab(4, 0);
+        cluster.meta = Some(Tier { at_once, ..Tier::meta(presets::device("nvme").unwrap(), 1 << 30) });
+        let plan = plan(&files, &cluster, &quick()).unwrap();
+        assert_eq!(files_on_meta(&plan), 40);
+        plan.total.planned_s
+    };
+    assert!(planned_s(4) < 0.9 * planned_s(1), "{} {}", planned_s(4), planned_s(1));
 }
 
 /// Files of a plan with a region on the metadata tier.

@@ -56,6 +56,7 @@ fn describe(tier: &TierCalibration, servers: &[ServerCalibration]) -> Value {
         "read": triple(&tier.profile.read),
         "write": triple(&tier.profile.write),
         "heads": [head(&tier.profile.read), head(&tier.profile.write)],
+        "at_once": tier.at_once,
         "warnings": tier.warnings,
         "servers": servers.iter().filter(|server| server.target.tier == tier.tier).map(|server| json!({
             "name": server.target.server.name,

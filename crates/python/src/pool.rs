@@ -93,6 +93,12 @@ pub(crate) fn pool_write_seeks(path: PathBuf, seeks: Vec<(String, Option<SeekPoi
     Pool::write_seeks(&path, &seeks).map_err(raise)
 }
 
+/// Writes how many requests the metadata tier serves side by side into a pool file.
+#[pyfunction]
+pub(crate) fn pool_write_at_once(path: PathBuf, at_once: u32) -> PyResult<()> {
+    Pool::write_at_once(&path, at_once).map_err(raise)
+}
+
 fn describe(pool: &Pool) -> Value {
     let server = |of: &Server| {
         let state = if of.is_used() { "used" } else { "draining" };
@@ -117,6 +123,7 @@ fn describe(pool: &Pool) -> Value {
         "land_mark": pool.landing.map(|landing| landing.mark),
         "keeps_heat": pool.heat.is_some(),
         "tiers": tiers.collect::<Vec<_>>(),
+        "meta_at_once": pool.meta.at_once,
         "meta": tier_of(&of.name, meta, (of.capacity_bytes, of.emulate), Some(pool.meta.profile)),
     })
 }

@@ -63,7 +63,7 @@ fn disks() -> (Cluster, TierDevice) {
     };
     let profile = Profile { read: op, write: op, network_s_per_byte: 0.0 };
     let servers = (0..DISKS).map(ServerId).collect();
-    let tier = Tier { name: "hdd".into(), servers, profile, capacity_bytes: None, in_turn: false };
+    let tier = Tier { name: "hdd".into(), servers, profile, capacity_bytes: None, in_turn: false, at_once: 1 };
     let curve = SeekCurve {
         sequential_s: DILATION * 1e-4,
         settle_s: DILATION * 1e-3,

@@ -11,24 +11,27 @@ use crate::time::ns;
 pub(crate) enum EventKind {
     /// A server's device has served a sub-request.
     Device = 0,
+    /// One that serves several side by side has served the sub-request of that slot.
+    Place = 1,
     /// A server's link has sent one.
-    ServerOut = 1,
+    ServerOut = 2,
     /// A server's link has taken one in.
-    ServerIn = 2,
+    ServerIn = 3,
     /// A node's link has sent one.
-    ClientOut = 3,
+    ClientOut = 4,
     /// A thread of the metadata server has done an operation.
-    Metadata = 4,
+    Metadata = 5,
     /// The exchange of a communicator is over.
-    Release = 5,
+    Release = 6,
     /// A process goes on, after a think time or when a message has come.
-    Wake = 6,
+    Wake = 7,
     /// A device has waited long enough for the next request of a process.
-    Patience = 7,
+    Patience = 8,
 }
 
-const KINDS: [EventKind; 8] = [
+const KINDS: [EventKind; 9] = [
     EventKind::Device,
+    EventKind::Place,
     EventKind::ServerOut,
     EventKind::ServerIn,
     EventKind::ClientOut,
@@ -98,7 +101,7 @@ impl Agenda {
         }
         let event = *self.heap.first()?;
         self.hole = true;
-        Some(((event >> 64) as u64, KINDS[(event as u64 >> (32 + TURN_BITS)) as usize & 7], event as u32))
+        Some(((event >> 64) as u64, KINDS[(event as u64 >> (32 + TURN_BITS)) as usize], event as u32))
     }
 
     /// Puts `event` where the first entry was.

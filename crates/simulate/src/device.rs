@@ -3,6 +3,7 @@
 use crate::anticipation::Learned;
 use crate::draw::Draws;
 use crate::outcome::TakenSubs;
+use crate::side_by_side::SideBySide;
 use crate::slab::{Line, Slab, Sub};
 use crate::sweeps::Sweeps;
 use crate::system::Startup;
@@ -107,6 +108,8 @@ pub(crate) struct ServerDevice {
     pending: Pending,
     /// Of anticipatory queues: what they know of processes.
     learned: Option<Box<Learned>>,
+    /// Of a server that serves several side by side: it has no queue but these.
+    side_by_side: Option<Box<SideBySide>>,
 }
 
 /// For which sub-requests a head moves.
@@ -149,7 +152,47 @@ impl ServerDevice {
         };
         let learned = model.patience().map(|_| Box::default());
         let moves = model.has_head.then(Box::default);
-        Self { pending, state: State::Free, learned, draws, moves, head: 0, used: Used::default() }
+        let (state, used) = (State::Free, Used::default());
+        Self { pending, state, learned, draws, moves, head: 0, used, side_by_side: None }
+    }
+
+    /// The same, for that many requests side by side.
+    pub(crate) fn serving(self, at_once: u32) -> Self {
+        Self { side_by_side: Some(Box::new(SideBySide::new(at_once))), ..self }
+    }
+
+    /// Whether requests are served side by side: by [`ServerDevice::beside`] alone.
+    #[inline]
+    pub(crate) fn is_side_by_side(&self) -> bool {
+        self.side_by_side.is_some()
+    }
+
+    /// A request comes to places side by side: begin and end of its service, which are known then. O(places).
+    pub(crate) fn beside(&mut self, now_ns: u64, model: &DeviceModel, sub: &Sub) -> (u64, u64) {
+        let cost = if sub.write { &model.write } else { &model.read };
+        let startup_s = self.startup_s(model, cost, sub);
+        let takes_ns = ns(startup_s + sub.bytes as f64 * cost.s_per_byte);
+        let places = self.side_by_side.as_mut().expect("a server with places side by side");
+        let (begins_ns, ends_ns) = places.take(now_ns, takes_ns);
+        self.used.present += 1;
+        self.used.most_present = self.used.most_present.max(self.used.present);
+        self.used.busy_ns = after(self.used.busy_ns, takes_ns);
+        self.count(sub, begins_ns - now_ns, startup_s);
+        (begins_ns, ends_ns)
+    }
+
+    /// What came to places side by side has been served.
+    pub(crate) fn left(&mut self) {
+        self.used.present -= 1;
+    }
+
+    /// Notes what a service takes that begins `waited_ns` after its request came.
+    #[inline]
+    fn count(&mut self, sub: &Sub, waited_ns: u64, startup_s: f64) {
+        *(if sub.write { &mut self.used.writes } else { &mut self.used.reads }) += 1;
+        self.used.bytes = self.used.bytes.saturating_add(sub.bytes);
+        self.used.waiting_ns = after(self.used.waiting_ns, waited_ns);
+        self.used.startup_ns = after(self.used.startup_ns, ns(startup_s));
     }
 
     /// Reads and writes whose service has begun.
@@ -285,10 +328,7 @@ impl ServerDevice {
         let ends_ns = after(now_ns, takes_ns);
         self.head = sub.position.saturating_add(sub.bytes);
         self.state = State::Serving { sub, since_ns: now_ns };
-        *(if sub.write { &mut self.used.writes } else { &mut self.used.reads }) += 1;
-        self.used.bytes = self.used.bytes.saturating_add(sub.bytes);
-        self.used.waiting_ns = after(self.used.waiting_ns, now_ns - sub.stamp_ns);
-        self.used.startup_ns = after(self.used.startup_ns, ns(startup_s));
+        self.count(&sub, now_ns - sub.stamp_ns, startup_s);
         Begin::Service(ends_ns)
     }
 

@@ -44,6 +44,8 @@ struct Server {
     write: Cost,
     draws: Draws,
     free_s: f64,
+    /// Of one that serves several side by side: until when each place but that of `free_s`, the first to be free, is taken.
+    others_free_s: Vec<f64>,
     /// Of a server with a head.
     ends: Option<Box<RunEnds>>,
     used: ServerUse,
@@ -63,7 +65,7 @@ struct Sub {
 }
 
 impl Server {
-    fn new(profile: &Profile, draws: Draws, network: Network) -> Self {
+    fn new(profile: &Profile, at_once: u32, draws: Draws, network: Network) -> Self {
         let in_beta = if network == Network::InBeta { profile.network_s_per_byte } else { 0.0 };
         let cost = |op: Op| {
             let of = *profile.of(op);
@@ -74,6 +76,7 @@ impl Server {
             write: cost(Op::Write),
             draws,
             free_s: 0.0,
+            others_free_s: vec![0.0; at_once as usize - 1],
             ends: profile.has_head().then(Box::default),
             used: ServerUse::default(),
             link_s_per_byte: profile.network_s_per_byte,
@@ -83,7 +86,7 @@ impl Server {
         }
     }
 
-    /// Serves a sub-request that arrives at `now` and gives the time at which the device is done. O(1).
+    /// Serves a sub-request that arrives at `now` and gives the time at which the device is done. O(places side by side).
     #[inline]
     fn serve(&mut self, now: f64, op: Op, sub: Sub) -> f64 {
         let cost = if op == Op::Write { &self.write } else { &self.read };
@@ -97,14 +100,20 @@ impl Server {
             startup_s = if adjacent { cost.of.adjacent_startup_s(startup_s) } else { startup_s };
         }
         let service = startup_s + sub.bytes as f64 * cost.s_per_byte;
-        self.free_s = start + service;
+        let ends_s = start + service;
+        self.free_s = ends_s;
+        if let Some(first) = self.others_free_s.iter_mut().min_by(|a, b| a.total_cmp(b))
+            && *first < ends_s
+        {
+            std::mem::swap(first, &mut self.free_s);
+        }
         let taken = if op == Op::Write { &mut self.used.writes } else { &mut self.used.reads };
         taken.add(adjacent);
         // A trace may claim more bytes than there are.
         self.used.bytes = self.used.bytes.saturating_add(sub.bytes);
         self.used.busy_s += service;
         self.used.waiting_s += start - now;
-        self.free_s
+        ends_s
     }
 
     /// Sends `bytes` that a read left ready at `now`. O(1).
@@ -276,7 +285,8 @@ impl<'a> Run<'a> {
         let places = Places::new(cluster, layouts)?;
         check(layouts, workload)?;
         let server = |(index, of): (usize, &Option<(usize, Profile)>)| {
-            of.map(|(_, profile)| Server::new(&profile, Draws::new(options.seed, index), options.network))
+            let at_once = if places.meta == Some(index) { places.at_once } else { 1 };
+            of.map(|(_, profile)| Server::new(&profile, at_once, Draws::new(options.seed, index), options.network))
         };
         Ok(Self {
             layouts,

@@ -72,6 +72,7 @@ mod repeat;
 mod replay;
 mod report;
 mod run;
+mod side_by_side;
 mod slab;
 mod sweeps;
 mod system;

@@ -11,6 +11,8 @@ pub(crate) struct Places {
     pub(crate) of: Vec<Option<(usize, Profile)>>,
     /// The place of the metadata tier, where a layout names it.
     pub(crate) meta: Option<usize>,
+    /// Requests that the metadata tier serves side by side.
+    pub(crate) at_once: u32,
     /// By place, whether the sub-requests of a request there are carried out one after the other; empty where none are.
     in_turn: Vec<bool>,
 }
@@ -25,13 +27,12 @@ impl Places {
             || cluster.tiers.iter().enumerate().flat_map(|(tier, of)| of.servers.iter().map(move |s| (s, tier, of)));
         let mut of = vec![None; numbered().map(|(server, ..)| server.index() + 1).max().unwrap_or(0)];
         numbered().for_each(|(server, tier, row)| of[server.index()] = Some((tier, row.profile)));
-        let mut places = Self { of, meta: None, in_turn: Vec::new() };
+        let at_once = cluster.meta.as_ref().map_or(1, |meta| meta.at_once.max(1));
+        let mut places = Self { of, meta: None, at_once, in_turn: Vec::new() };
         for (file, layout) in layouts.iter().enumerate() {
             for server in layout.servers() {
-                if server == ServerId::META && places.meta.is_none() {
-                    let meta = cluster.meta.as_ref().ok_or(SimulateError::UnknownServer { file, server })?;
-                    places.meta = Some(places.of.len());
-                    places.of.push(Some((cluster.tiers.len(), meta.profile)));
+                if server == ServerId::META && !places.add_meta(cluster) {
+                    return Err(SimulateError::UnknownServer { file, server });
                 }
                 if !places.of.get(places.index(server)).is_some_and(Option::is_some) {
                     return Err(SimulateError::UnknownServer { file, server });
@@ -44,6 +45,15 @@ impl Places {
             places.in_turn = places.of.iter().map(is_in_turn).collect();
         }
         Ok(places)
+    }
+
+    /// Gives the metadata tier a place, if it has none; whether the cluster has one.
+    pub(crate) fn add_meta(&mut self, cluster: &Cluster) -> bool {
+        if let (Some(meta), None) = (&cluster.meta, self.meta) {
+            self.meta = Some(self.of.len());
+            self.of.push(Some((cluster.tiers.len(), meta.profile)));
+        }
+        self.meta.is_some()
     }
 
     /// Where a server stands that a layout names.

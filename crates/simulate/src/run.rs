@@ -19,7 +19,7 @@ use crate::system::{Forwarding, ServerLink, System};
 use crate::time::{after, ns, seconds};
 use crate::timeline::TimelineRecorder;
 use crate::turn_keeper::{Passing, Released, TurnKeeper};
-use crate::workload::{SimulatedAccess, SimulatedStep};
+use crate::workload::{MetadataOp, SimulatedAccess, SimulatedStep};
 use std::collections::VecDeque;
 use stripewise_layout::Layout;
 use stripewise_model::{Cluster, Op, OpProfile, Profile};
@@ -133,6 +133,8 @@ struct Run<'a, P: StepProgram, O> {
     pipelined: bool,
     latency_ns: u64,
     metadata: Option<MetadataServer>,
+    /// Operations on names go to the metadata tier.
+    has_names_on_meta: bool,
     /// Where each file's datafiles begin on disk.
     file_starts: Vec<u64>,
     processes: Vec<Process<P::Cursor>>,
@@ -169,7 +171,8 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
         observe: O,
     ) -> Result<Self, SimulateError> {
         system.check()?;
-        let places = Places::new(cluster, layouts)?;
+        let mut places = Places::new(cluster, layouts)?;
+        let has_names_on_meta = system.names_on_meta && places.add_meta(cluster);
         let (models, servers) = servers_of(cluster, &places, system, seed);
         let count = program.processes();
         let most = u32::MAX as usize - 1;
@@ -209,6 +212,7 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
                 && system.links.client.is_some(),
             latency_ns: ns(system.links.latency_s),
             metadata: system.metadata.map(|metadata| MetadataServer::new(metadata, seed)),
+            has_names_on_meta,
             file_starts,
             processes: processes.collect(),
             turns,
@@ -243,6 +247,7 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
             // the resource take its next: a process that goes on at once is in the queue that an elevator looks at.
             match kind {
                 EventKind::Device => self.device_done(index)?,
+                EventKind::Place => self.place_done(number)?,
                 EventKind::ServerOut => {
                     if !self.pipelined {
                         let sub = self.servers[index].link_out.done();
@@ -340,6 +345,7 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
                         self.agenda.at(ends_ns, EventKind::Metadata, thread);
                     }
                 }
+                None if self.has_names_on_meta => self.ask_name(process, op),
                 None => self.ready.push_back(process),
             },
         }
@@ -517,8 +523,46 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
         let now_ns = self.now_ns;
         let device = &mut self.servers[index].device;
         let present = device.used.present;
-        let (mut sub, since_ns) = device.done(now_ns);
-        sub.server = index as u16;
+        let (sub, since_ns) = device.done(now_ns);
+        self.serves(Sub { server: index as u16, ..sub }, since_ns, present)?;
+        let served = (self.processes[sub.process as usize].phase != Phase::Ended).then_some(sub.process);
+        let server = &mut self.servers[index];
+        let model = &self.models[server.model as usize];
+        let begin = server.device.go_on(now_ns, model, &mut self.slab, served);
+        self.begins(index, begin);
+        Ok(())
+    }
+
+    /// A server that serves several side by side is done with the sub-request of a slot. One without bytes is an operation on
+    /// names.
+    fn place_done(&mut self, slot: u32) -> Result<(), SimulateError> {
+        let sub = self.slab.remove(slot);
+        let device = &mut self.servers[usize::from(sub.server)].device;
+        let present = device.used.present;
+        device.left();
+        if sub.bytes > 0 {
+            return self.serves(sub, sub.stamp_ns, present);
+        }
+        if let Some(timeline) = &mut self.timeline {
+            timeline.queue_changes(usize::from(sub.server), self.now_ns, present);
+            timeline.served(usize::from(sub.server), sub.stamp_ns, self.now_ns, 0);
+        }
+        self.ready.push_back(sub.process);
+        self.go()
+    }
+
+    /// An operation on names goes to the metadata tier.
+    fn ask_name(&mut self, process: u32, op: MetadataOp) {
+        let server = self.places.meta.expect("the metadata tier has a place where it has names") as u16;
+        let write = op == MetadataOp::Create;
+        let (position, bytes, stamp_ns, next) = (0, 0, 0, 0);
+        self.enter_device(Sub { position, bytes, stamp_ns, process, next, server, write, adjacent: false });
+    }
+
+    /// What follows from a sub-request that a device has served since `since_ns`, with `present` there until now.
+    #[inline]
+    fn serves(&mut self, sub: Sub, since_ns: u64, present: u32) -> Result<(), SimulateError> {
+        let (now_ns, index) = (self.now_ns, usize::from(sub.server));
         if let Some(keeper) = &mut self.keeper {
             let file = self.processes[sub.process as usize].access.file;
             keeper.served(sub.process, index, (file, sub.position, sub.bytes), now_ns);
@@ -539,13 +583,7 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
             (false, false, false) => self.enter_client_in(sub),
             _ => self.finish(&sub, now_ns),
         }
-        self.go()?;
-        let served = (self.processes[sub.process as usize].phase != Phase::Ended).then_some(sub.process);
-        let server = &mut self.servers[index];
-        let model = &self.models[server.model as usize];
-        let begin = server.device.go_on(now_ns, model, &mut self.slab, served);
-        self.begins(index, begin);
-        Ok(())
+        self.go()
     }
 
     #[inline]
@@ -556,6 +594,12 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
             timeline.queue_changes(index, self.now_ns, server.device.used.present);
         }
         let model = &self.models[server.model as usize];
+        if server.device.is_side_by_side() {
+            let (begins_ns, ends_ns) = server.device.beside(self.now_ns, model, &sub);
+            let slot = self.slab.add(Sub { stamp_ns: begins_ns, ..sub });
+            self.agenda.at(ends_ns, EventKind::Place, slot);
+            return;
+        }
         let begin = server.device.arrive(self.now_ns, model, &mut self.slab, sub);
         self.begins(index, begin);
     }
@@ -710,8 +754,11 @@ fn servers_of(cluster: &Cluster, places: &Places, system: &System, seed: u64) ->
             ServerLink::OfProfile => profile.network_s_per_byte,
             ServerLink::Rate { s_per_byte } => s_per_byte,
         });
+        let device = ServerDevice::new(&models[model], Draws::new(seed, index));
+        // Operations on names have no place in the queue of a disk: with them one request at a time is a place, too.
+        let has_places = places.meta == Some(index) && (places.at_once > 1 || system.names_on_meta);
         Server {
-            device: ServerDevice::new(&models[model], Draws::new(seed, index)),
+            device: if has_places { device.serving(places.at_once) } else { device },
             model: model as u32,
             link_out: link,
             link_in: link,

@@ -14,8 +14,11 @@ pub struct System {
     /// Links of servers and clients.
     pub links: Links,
     /// The server that answers [`SimulatedStep::Metadata`](crate::SimulatedStep::Metadata); without one such steps take
-    /// no time.
+    /// no time, unless the metadata tier has them.
     pub metadata: Option<Metadata>,
+    /// Without a server of their own such steps go to the cluster's metadata tier, in one queue with the bytes of inodes: one that
+    /// makes a file takes the startup of its writes, any other one that of its reads.
+    pub names_on_meta: bool,
     /// Where the datafiles of each file begin on every disk, in bytes. `None`: one file after the other, each with the
     /// room that its program uses.
     pub file_starts: Option<Vec<u64>>,

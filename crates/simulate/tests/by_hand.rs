@@ -22,6 +22,7 @@ fn cluster(servers: &[(f64, f64, f64)]) -> Cluster {
                 profile: Profile { read: op, write: op, network_s_per_byte: network },
                 capacity_bytes: None,
                 in_turn: false,
+                at_once: 1,
             }
         })
         .collect();
@@ -171,6 +172,7 @@ fn seeds_repeat_and_startups_stay_in_their_interval() {
         profile: Profile { read: op, write: op, network_s_per_byte: 0.0 },
         capacity_bytes: None,
         in_turn: false,
+        at_once: 1,
     };
     let cluster = Cluster { tiers: vec![tier], meta: None };
     let workload = ClosedLoop { processes: vec![vec![access(Op::Read, 0, 1); 10_000]] };

@@ -664,6 +664,7 @@ fn case() -> impl Strategy<Value = Case> {
                 },
                 capacity_bytes: None,
                 in_turn: false,
+                at_once: 1,
             });
             let round = |from: usize| -> Vec<Stripe> {
                 (0..servers.len())
@@ -707,6 +708,7 @@ fn case() -> impl Strategy<Value = Case> {
                     create: Service { min_s: 7e-9, max_s: 7e-9 },
                     stat: Service { min_s: 1e-9, max_s: 1e-9 },
                 }),
+                names_on_meta: false,
                 file_starts: Some(vec![0, second]),
                 turns: None,
                 bins: 4,

@@ -20,6 +20,7 @@ fn cluster(servers: &[(f64, f64, f64)]) -> Cluster {
             profile,
             capacity_bytes: None,
             in_turn: false,
+            at_once: 1,
         }
     });
     Cluster { tiers: tiers.collect(), meta: None }
@@ -567,4 +568,53 @@ fn the_metadata_tier_is_a_server_like_the_others() {
     assert_eq!(SimulationOutcome { has_meta: false, ..found }, whole(&of_three, on_third).unwrap());
     with_meta.meta = None;
     assert_eq!(whole(&with_meta, on_meta).unwrap_err(), unknown);
+}
+
+/// Three processes whose requests are on the metadata tier alone, 2 s each.
+#[test]
+fn the_metadata_tier_serves_several_side_by_side_and_names_with_them() {
+    let mut cluster = cluster(&[(1.0, 0.5, 0.0)]);
+    let op = |startup_s| OpProfile {
+        startup_min_s: startup_s,
+        startup_max_s: startup_s,
+        transfer_s_per_byte: 0.25,
+        head: None,
+    };
+    let profile = Profile { read: op(1.0), write: op(3.0), network_s_per_byte: 0.0 };
+    cluster.meta = Some(Tier { at_once: 2, ..Tier::meta(profile, 0) });
+    let layouts = [Layout::striped([ServerId::META], 64).unwrap()];
+    let steps = || vec![access(Op::Read, 0, 4, 0.0)];
+    let program = ClosedLoop { processes: (0..3).map(|_| steps()).collect() };
+    let quick = simulate(&cluster, &layouts, &program, &SimulationOptions::default()).unwrap();
+    assert_eq!((quick.makespan_s, quick.servers[1].busy_s, quick.servers[1].waiting_s), (4.0, 6.0, 2.0));
+    let whole = |names_on_meta, program: &ClosedLoop| {
+        let system = System { names_on_meta, bins: 4, ..System::default() };
+        run(&cluster, &layouts, program, &system, 1).unwrap()
+    };
+    for names_on_meta in [false, true] {
+        // Percentiles are rounded there.
+        let found = whole(names_on_meta, &program).outcome;
+        assert_eq!(SimulationOutcome { latency: quick.latency, ..found }, quick);
+    }
+    // With a name that is made before, 3 s, of two processes; the third one's read is served after the first of them.
+    let create = SimulatedStep::Metadata(MetadataOp::Create);
+    let processes = vec![vec![create, steps()[0]], vec![create, steps()[0]], steps()];
+    let program = ClosedLoop { processes };
+    let timeless = whole(false, &program).outcome;
+    assert_eq!(timeless.servers, quick.servers, "without it operations on names take no time");
+    let named = whole(true, &program);
+    let of_meta = &named.outcome.servers[1];
+    // 3 + 3 + 2 + 2 + 2 s on two places, without a gap.
+    assert_eq!((of_meta.busy_s, of_meta.bytes, of_meta.writes.requests), (12.0, 12, 2));
+    assert!((6.0..=8.0).contains(&named.outcome.makespan_s), "{named:?}");
+    assert_eq!(named.requests, 3, "names are no requests on bytes");
+    // A draw for each service, in the order in which they come: both ways agree on places, whatever is drawn.
+    let mut drawn = cluster.clone();
+    drawn.meta.as_mut().unwrap().profile.read.startup_max_s = 4.0;
+    let many = ClosedLoop {
+        processes: (0..5).map(|p| (0..9).map(|n| access(Op::Read, n, 1 + (n + p) % 7, 0.0)).collect()).collect(),
+    };
+    let quick = simulate(&drawn, &layouts, &many, &SimulationOptions { seed: 1, ..Default::default() }).unwrap();
+    let found = run(&drawn, &layouts, &many, &System::default(), 1).unwrap().outcome;
+    assert!((quick.makespan_s - found.makespan_s).abs() < 1e-6, "{} {}", quick.makespan_s, found.makespan_s);
 }

@@ -27,7 +27,7 @@ fn servers(count: u16) -> Cluster {
     let profile = Profile { read: op, write: op, network_s_per_byte: 0.0 };
     let servers = (0..count).map(ServerId).collect();
     Cluster {
-        tiers: vec![Tier { name: "t".into(), servers, profile, capacity_bytes: None, in_turn: false }],
+        tiers: vec![Tier { name: "t".into(), servers, profile, capacity_bytes: None, in_turn: false, at_once: 1 }],
         meta: None,
     }
 }

@@ -16,7 +16,7 @@ fn cluster() -> Cluster {
     let op = OpProfile { startup_min_s: 1e-3, startup_max_s: 25e-3, transfer_s_per_byte: 1.0 / 80e6, head: None };
     let profile = Profile { read: op, write: op, network_s_per_byte: 0.0 };
     let servers = (0..SERVERS).map(ServerId).collect();
-    let tier = Tier { name: "hdd".into(), servers, profile, capacity_bytes: None, in_turn: false };
+    let tier = Tier { name: "hdd".into(), servers, profile, capacity_bytes: None, in_turn: false, at_once: 1 };
     Cluster { tiers: vec![tier], meta: None }
 }
 

@@ -4,8 +4,9 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use stripewise_layout::ServerId;
+use stripewise_store::Pool;
 use stripewise_store::calibrate::{CalibrateError, CalibrateOptions, IoPath, Target, calibrate, tiers};
-use stripewise_store::emulate::{EmulateConfig, QUEUE_FILE, preset};
+use stripewise_store::emulate::{EmulateConfig, OpProfile, Profile, QUEUE_FILE, preset};
 use stripewise_store::pool::{Server, ServerState};
 
 fn target(index: u16, tier: &str, root: &Path, emulate: Option<EmulateConfig>) -> Target {
@@ -49,6 +50,43 @@ fn an_emulated_server_costs_what_it_stands_for() {
     }
     assert!(shares.is_sorted() && shares.last() == Some(&1.0), "{shares:?}");
     assert_eq!(names(directory.path()), [QUEUE_FILE]);
+}
+
+/// How many are served side by side is a matter of the metadata tier, and no more than the device serves in its time.
+#[test]
+fn the_metadata_tier_serves_as_many_as_its_device_at_most() {
+    let op = |startup_s| OpProfile {
+        startup_min_s: startup_s,
+        startup_max_s: startup_s,
+        transfer_s_per_byte: 1e-9,
+        head: None,
+    };
+    let profile = Profile { read: op(4e-3), write: op(1e-3), network_s_per_byte: 0.0 };
+    let config = EmulateConfig { at_once: 4, profile, ..preset("nvme").unwrap() };
+    let directories = [0; 2].map(|_| tempfile::tempdir().unwrap());
+    let names = Server { id: ServerId::META, ..target(0, "meta", directories[0].path(), Some(config)).server };
+    // A pool's own metadata tier has a kind of its own; this one is as good as any directory.
+    let targets = [
+        Target { server: names, tier: "meta".into() },
+        target(0, "ssd", directories[1].path(), Some(EmulateConfig { at_once: 1, ..config })),
+    ];
+    let servers = calibrate(&targets, &QUICK, |_| ControlFlow::Continue(())).unwrap();
+    let alone_s = servers[0].read.profile.startup_max_s;
+    let most = (4.0 * alone_s / 4e-3).round() as u32;
+    assert!((1..=most).contains(&servers[0].at_once), "{} of {most}", servers[0].at_once);
+    assert_eq!((servers[1].at_once, tiers(&servers)[1].at_once), (1, 1));
+
+    let file = directories[0].path().join("pool.toml");
+    let text = "name = \"p\" # a\nmount = \"m\"\nnamespace = \"n\"\n[[tier]]\nname = \"t\"\nservers = [\"s\"]\n";
+    std::fs::write(&file, text).unwrap();
+    assert_eq!(Pool::load(&file).unwrap().meta.at_once, 1);
+    Pool::write_at_once(&file, 7).unwrap();
+    Pool::write_profile(&file, "meta", &profile).unwrap();
+    assert_eq!(Pool::load(&file).unwrap().meta.at_once, 7);
+    assert!(std::fs::read_to_string(&file).unwrap().contains("# a"));
+    let refused = Pool::write_at_once(&file, 65).unwrap_err().to_string();
+    assert!(refused.contains("meta.at_once is 65; write a number from 1 to 64"), "{refused}");
+    assert_eq!(Pool::load(&file).unwrap().meta.at_once, 7);
 }
 
 #[test]

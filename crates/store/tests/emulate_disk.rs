@@ -21,7 +21,7 @@ fn config(queue: Queue) -> EmulateConfig {
     let op = OpProfile { startup_min_s: 1e-3, startup_max_s: 9e-3, transfer_s_per_byte: 1e-8, head };
     let profile = Profile { read: op, write: op, network_s_per_byte: 0.0 };
     let disk = DiskConfig { queue, size_bytes: SIZE, file_distance_bytes: DISTANCE, rotation_s: Some(0.0) };
-    EmulateConfig { profile, dilation: 1.0, seed: 1, disk: Some(disk) }
+    EmulateConfig { profile, dilation: 1.0, seed: 1, disk: Some(disk), at_once: 1 }
 }
 
 fn open(directory: &Path, config: &EmulateConfig) -> Device {
@@ -216,6 +216,7 @@ fn simulated(queue: Queue, programs: &[Steps]) -> Vec<u64> {
         profile: of.profile,
         capacity_bytes: None,
         in_turn: false,
+        at_once: 1,
     };
     let startup = Startup::Seek { read: disk.curve(&of.profile.read), write: disk.curve(&of.profile.write) };
     let system = System {

@@ -103,7 +103,7 @@ fn killed_at_every(part: u64) {
     // Longer than it takes to step to the sleep, so that the sleep is among the points.
     let service = OpProfile { startup_min_s: 0.008, startup_max_s: 0.008, transfer_s_per_byte: 0.0, head: None };
     let profile = Profile { read: service, write: service, network_s_per_byte: 0.0 };
-    let config = EmulateConfig { profile, dilation: 1.0, seed: 1, disk: None };
+    let config = EmulateConfig { profile, dilation: 1.0, seed: 1, disk: None, at_once: 1 };
     let open = || -> [Device; SERVERS] {
         std::array::from_fn(|i| {
             Device::open(File::open(directories[i].path()).unwrap(), ServerId(i as u16), &config).unwrap()

@@ -52,6 +52,29 @@ fn sub_requests_are_served_one_after_the_other() {
 }
 
 #[test]
+fn several_are_served_side_by_side_by_all_processes_together() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = EmulateConfig { at_once: 3, ..preset("ssd-sata").unwrap() };
+    let devices = [0; 2].map(|_| open(directory.path(), &config).unwrap());
+    let arrival_ns = now_ns();
+    let mut places = [arrival_ns; 3];
+    for number in 0..60 {
+        let ticket = devices[number % 2].reserve_at(Op::Read, NOWHERE, 4096, arrival_ns);
+        places.sort_unstable();
+        assert_eq!(ticket.start_ns, places[0], "request {number} begins where it is free first");
+        places[0] = ticket.deadline_ns;
+    }
+    // One that serves one at a time takes the first place alone: what the others have left is no matter of it.
+    let one = open(directory.path(), &preset("ssd-sata").unwrap()).unwrap();
+    assert!(places.contains(&one.reserve_at(Op::Read, NOWHERE, 0, arrival_ns).start_ns));
+    let refused = |config: EmulateConfig| open(directory.path(), &config).unwrap_err().to_string();
+    assert!(refused(EmulateConfig { at_once: 0, ..config }).contains("at_once is 0; it must be a number of requests"));
+    assert!(refused(EmulateConfig { at_once: 65, ..config }).contains("at_once is 65"));
+    let headed = EmulateConfig { at_once: 2, ..preset("hdd-7200-head").unwrap() };
+    assert!(refused(headed).contains("1 for a server with a sequential_startup"));
+}
+
+#[test]
 fn draws_are_uniform_seeded_and_differ_between_servers() {
     let draws = |server: u16, seed: u64| {
         let directory = tempfile::tempdir().unwrap();

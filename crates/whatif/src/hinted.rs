@@ -1,17 +1,18 @@
 //! Hints for the directories of a run's files, where the model finds that they gain for files like these: reading ahead of programs
-//! that read small pieces in order, gathering what one program writes so, and small files in their inodes.
+//! that read small pieces in order, gathering what one program writes so, small files in their inodes, and data sets that the kernel
+//! keeps.
 
 use std::collections::BTreeMap;
 use stripewise_advise::FileRequests;
 use stripewise_layout::{Layout, MAX_OFFSET};
 use stripewise_model::{Cluster, CostModel, Op, Request, UnknownServer};
-use stripewise_optimisation::{OptimisationSetting, OptimisationType, READAHEAD, SMALL, WRITEBEHIND};
+use stripewise_optimisation::{CACHED, OptimisationSetting, OptimisationType, READAHEAD, SMALL, WRITEBEHIND};
 
 /// A hint is proposed where it makes this of the time.
 const LEAST_GAIN: f64 = 1.2;
 /// The smallest window that comes within this of the best is proposed: it costs memory.
 const NEARLY: f64 = 1.05;
-/// What is fetched ahead in one process, or gathered, at most, in bytes.
+/// What is fetched ahead in one process, gathered, or kept by the kernel of one directory, at most, in bytes.
 const MOST_AHEAD_BYTES: u64 = 1 << 30;
 /// Steps of a program that go on as the one before, at least.
 const IN_ORDER: f64 = 0.9;
@@ -71,7 +72,10 @@ pub(crate) fn propose<'a>(
     }
     let mut found = Vec::new();
     for (directory, files) in &directories {
-        found.extend(small(directory, files, &model, cluster)?);
+        let in_inodes = small(directory, files, &model, cluster)?;
+        // Of what is in an inode the kernel keeps nothing.
+        let kept = if in_inodes.is_none() { kept(directory, files, &model)? } else { None };
+        found.extend(in_inodes.into_iter().chain(kept));
         found.extend(in_larger_pieces(&AHEAD, directory, files, &model)?);
         found.extend(in_larger_pieces(&BEHIND, directory, files, &model)?);
     }
@@ -159,6 +163,58 @@ fn small(
         let requests: Vec<&Request> = used.requests.iter().collect();
         now.add_all(used.present, &requests)?;
         then.add_all(&head, &requests)?;
+    }
+    Ok(gain(directory, pattern, setting, wanted.len(), now.total_s(), then.total_s()))
+}
+
+/// Parts of a file that have been read: where each begins, and its end.
+#[derive(Default)]
+struct Known(BTreeMap<u64, u64>);
+
+impl Known {
+    /// Whether all of a request was read before; from now on it was. O(log parts) beside the parts that it joins.
+    fn has(&mut self, request: &Request) -> bool {
+        let (mut from, mut end) = (request.offset, request.offset.saturating_add(request.size));
+        if self.0.range(..=from).next_back().is_some_and(|(_, &of)| of >= end) {
+            return true;
+        }
+        while let Some((&begin, &of)) = self.0.range(..=end).next_back().filter(|(_, of)| **of >= from) {
+            self.0.remove(&begin);
+            (from, end) = (from.min(begin), end.max(of));
+        }
+        self.0.insert(from, end);
+        false
+    }
+}
+
+/// A hint for the files of a directory that are read several times and never written: all that is read again comes from memory, of
+/// which they need no more than [`MOST_AHEAD_BYTES`]. A request of which a part is new counts whole.
+fn kept(directory: &str, files: &[Used<'_>], model: &CostModel) -> Result<Option<HintProposal>, UnknownServer> {
+    let (mut now, mut then) = (Times::new(model), Times::new(model));
+    let (mut wanted, mut kept_bytes, mut largest_bytes) = (Vec::new(), 0_u64, 0);
+    for used in files {
+        let mut reads: Vec<&Request> = used.requests.iter().filter(|each| each.size > 0).collect();
+        if reads.iter().any(|each| each.op == Op::Write) || used.planned.head_in_inode_bytes() > 0 {
+            continue;
+        }
+        reads.sort_by(|a, b| a.start_s.total_cmp(&b.start_s));
+        let mut known = Known::default();
+        let first: Vec<&Request> = reads.iter().copied().filter(|each| !known.has(each)).collect();
+        if first.len() == reads.len() {
+            continue;
+        }
+        now.add_all(used.planned, &reads)?;
+        then.add_all(used.planned, &first)?;
+        kept_bytes = known.0.iter().map(|(begin, end)| end - begin).fold(kept_bytes, u64::saturating_add);
+        largest_bytes = reads.iter().map(|each| each.offset.saturating_add(each.size)).fold(largest_bytes, u64::max);
+        wanted.push(used);
+    }
+    let most_bytes = largest_bytes.checked_next_power_of_two().unwrap_or(u64::MAX).max(CACHED.parameters[0].least);
+    let (Some(pattern), Some(setting)) = (names_of(files, &wanted), setting(&CACHED, most_bytes)) else {
+        return Ok(None);
+    };
+    if kept_bytes > MOST_AHEAD_BYTES {
+        return Ok(None);
     }
     Ok(gain(directory, pattern, setting, wanted.len(), now.total_s(), then.total_s()))
 }
@@ -310,7 +366,14 @@ mod tests {
         let quick = OpProfile { startup_min_s: 1e-5, startup_max_s: 2e-5, transfer_s_per_byte: 1.0 / 1e9, head: None };
         let profile = |of| Profile { read: of, write: of, network_s_per_byte: 0.0 };
         let servers = (0..4).map(ServerId).collect();
-        let hdd = Tier { name: "hdd".into(), servers, profile: profile(slow), capacity_bytes: None, in_turn: false };
+        let hdd = Tier {
+            name: "hdd".into(),
+            servers,
+            profile: profile(slow),
+            capacity_bytes: None,
+            in_turn: false,
+            at_once: 1,
+        };
         Cluster { tiers: vec![hdd], meta: Some(Tier::meta(profile(quick), meta_bytes)) }
     }
 
@@ -395,6 +458,35 @@ mod tests {
         assert_eq!((found.len(), found[0].setting.to_string(), found[0].files), (1, "small=8KiB".into(), 20));
         assert!(found[0].now_s > 100.0 * found[0].then_s);
         assert_eq!((proposed(&files, &cluster(90_000)), proposed(&files[..7], &cluster(1 << 20))), (vec![], vec![]));
+    }
+
+    #[test]
+    fn a_data_set_that_is_read_again_is_kept_and_one_that_is_written_or_too_large_is_not() {
+        // Large pieces, which nothing is fetched ahead of: in all three times as much as there is.
+        let epochs = |bytes: u64| (0..3).flat_map(move |_| sequential(bytes, 16 << 20));
+        let data = |path: &str| file(path, epochs(64 << 20));
+        let found = proposed(&[data("set/a"), data("set/b")], &cluster(0));
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(
+            (found[0].setting.to_string(), found[0].files, &*found[0].directory),
+            ("cached=64MiB".into(), 2, "set")
+        );
+        assert!((found[0].now_s / found[0].then_s - 3.0).abs() < 1e-6, "{found:?}");
+        let written = file("set/b", epochs(64 << 20).chain([(Op::Write, 0, 1, 1)]));
+        assert_eq!(proposed(&[data("set/a"), written], &cluster(0)), [], "no ending tells them apart");
+        assert_eq!(proposed(&[file("large", epochs(2 << 30))], &cluster(0)), []);
+        assert_eq!(proposed(&[file("once", sequential(64 << 20, 16 << 20))], &cluster(0)), []);
+    }
+
+    #[test]
+    fn what_was_read_is_known_whatever_the_order() {
+        let mut known = Known::default();
+        let mut has =
+            |offset, size| known.has(&Request { offset, size, op: Op::Read, process: 0, start_s: 0.0, end_s: 0.0 });
+        assert_eq!([has(10, 10), has(30, 10), has(12, 8), has(10, 11)], [false, false, true, false]);
+        // The gap between both joins them.
+        assert_eq!([has(15, 20), has(10, 30), has(9, 1), has(9, 32)], [false, true, false, false]);
+        assert_eq!([has(0, u64::MAX), has(5, u64::MAX), has(41, 1)], [false, true, true]);
     }
 
     #[test]

@@ -25,6 +25,8 @@ pub struct Target {
     pub cluster: Cluster,
     /// By tier: what is emulated there; empty for a cluster.
     pub devices: Vec<TierDevice>,
+    /// Operations on names take time of the metadata tier: it is emulated.
+    pub charges_names: bool,
     /// Of a pool with emulated disks: bytes from the beginning of a file on a disk to that of the next.
     pub file_distance_bytes: Option<u64>,
     /// Width in bytes of the stripes of a file that has no layout of its own.
@@ -53,6 +55,7 @@ impl Target {
                 profile,
                 capacity_bytes: tier.capacity_bytes.map(|limit| limit.saturating_sub(used)),
                 in_turn: servers.iter().copied().all(serves_in_turn),
+                at_once: 1,
             })
         });
         Ok(Self {
@@ -61,6 +64,7 @@ impl Target {
             names: pool.server_names(),
             cluster: Cluster { tiers: tiers.collect::<Result<_, WhatifError>>()?, meta: Some(meta_of(pool)) },
             devices: pool.tiers.iter().map(|tier| tier.emulate.map_or_else(TierDevice::default, device_of)).collect(),
+            charges_names: pool.meta.server.emulate.is_some(),
             file_distance_bytes: pool.tiers.iter().find_map(|tier| Some(tier.emulate?.disk?.file_distance_bytes)),
             default_width_bytes: pool.default_width_bytes,
         })
@@ -74,6 +78,7 @@ impl Target {
             names: file.names(),
             cluster: file.cluster(),
             devices: Vec::new(),
+            charges_names: false,
             file_distance_bytes: None,
             default_width_bytes: file.default.width_bytes,
         }
@@ -102,7 +107,7 @@ fn meta_of(pool: &Pool) -> Tier {
         ProfileSource::Preset => 0,
         _ => Room::at(&pool.namespace).map_or(0, spare_bytes),
     };
-    Tier::meta(profile, capacity_bytes)
+    Tier { at_once: pool.meta.at_once, ..Tier::meta(profile, capacity_bytes) }
 }
 
 /// Where the phases of a program that makes these requests meet, as the planner finds them: seconds in the trace.

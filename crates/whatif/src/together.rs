@@ -253,7 +253,10 @@ impl Stage {
                 numbers.push(number);
             }
             let threads: Vec<Vec<Did>> =
-                replay::threads(trace, &own, around.metadata.is_some()).into_iter().map(|thread| thread.1).collect();
+                replay::threads(trace, &own, around.metadata.is_some() || target.charges_names)
+                    .into_iter()
+                    .map(|thread| thread.1)
+                    .collect();
             let first_ns = threads.iter().flatten().map(|did| did.start_ns).min().unwrap_or(0);
             let last_ns = threads.iter().flatten().map(|did| did.end_ns).max().unwrap_or(0);
             begins_ns.push(trace.start_unix_ns().saturating_add(first_ns));

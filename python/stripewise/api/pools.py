@@ -128,8 +128,10 @@ def calibrate(
     measured = _native.calibrate(str(pool.file), chosen, budget_s, progress or (lambda _: None))
     for tier in measured if write else ():
         _native.pool_write_profile(str(pool.file), tier["name"], tier["read"], tier["write"], tier["heads"])
-        # The namespace takes no part in turns.
-        if tier["name"] != pool.meta.name:
+        if tier["name"] == pool.meta.name:
+            _native.pool_write_at_once(str(pool.file), tier["at_once"])
+        else:
+            # The namespace takes no part in turns.
             _native.pool_write_seeks(str(pool.file), [(of["name"], _points(of["seeks"])) for of in tier["servers"]])
     return measured
 

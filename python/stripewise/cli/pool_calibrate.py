@@ -29,6 +29,7 @@ def pool_calibrate(
     fit is HARL's profile: a least and a greatest startup time, and a bandwidth; the residual says how well it holds.
     Then requests follow each other in the file: where they start sooner, the server has a head and its profile says so,
     and pairs of reads at growing distances give what a seek takes; `pool show` prints that.
+    Of the namespace it also measures how many requests are served at once.
     A tier gets the median of its servers. The namespace is the tier meta; beside emulated servers alone, it is measured
     only with --tier meta. Comments and everything else in the pool file stay.
 

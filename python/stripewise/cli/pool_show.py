@@ -54,6 +54,8 @@ def print_pool(pool: Pool, *, as_json: bool) -> None:
             describe_source(tier),
         )
     console.out.print(tiers)
+    if pool.meta_at_once > 1:
+        console.result(f"meta serves {pool.meta_at_once} requests at once")
     console.out.print()
     servers = console.table(["server", "kind", "used", "free", "state", "directory"], right=["used", "free"])
     for tier in (*pool.tiers, pool.meta):

@@ -29,6 +29,7 @@ pub fn within_room(cluster: &Cluster, room_bytes: impl Fn(ServerId) -> u64, need
             capacity_bytes: if bytes >= needed { tier.capacity_bytes } else { Some(bytes) },
             profile: tier.profile,
             in_turn: tier.in_turn,
+            at_once: tier.at_once,
             servers,
         }));
     }

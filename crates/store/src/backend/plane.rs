@@ -4,7 +4,7 @@
 //! through a symbol of libc that the preload intercepts), and a request takes no lock and, up to 16 sub-requests,
 //! allocates nothing.
 
-use crate::backend::emulate::Device;
+use crate::backend::emulate::{Device, Op};
 use crate::backend::{Backend, DatafileAccess, Server, ServerLimits, Setting};
 use crate::format::identity::{Identity, Said};
 use crate::format::placement::{Datafile, DatafileKey};
@@ -170,6 +170,24 @@ impl DataPlane {
     /// Whether the kernel may read and write the bytes of inodes by itself.
     pub fn has_plain_inodes(&self) -> bool {
         self.meta.limits().is_plain
+    }
+
+    /// Whether the metadata tier is emulated, so that operations on names take time of it.
+    pub fn charges_names(&self) -> bool {
+        self.meta.limits().is_charged
+    }
+
+    /// An operation on names that reaches an emulated metadata tier: waits until it is served, for the startup of `op`. Nothing
+    /// where the tier is real.
+    ///
+    /// # Errors
+    /// The queue of the emulated tier cannot be used.
+    pub fn serve_names(&self, op: Op) -> Result<()> {
+        self.meta.backend()?;
+        if let Some(device) = self.meta.device() {
+            device.serve_names(op);
+        }
+        Ok(())
     }
 
     /// All servers that have datafiles, as far as they are known here.

@@ -1,7 +1,7 @@
 //! The pool file: servers in tiers, the namespace, the mount point, profiles.
 
 use crate::backend::emulate::{
-    ANTICIPATION, DISK_BYTES, DiskConfig, EmulateConfig, FILE_DISTANCE_BYTES, PRESETS, preset,
+    ANTICIPATION, DISK_BYTES, DiskConfig, EmulateConfig, FILE_DISTANCE_BYTES, MOST_AT_ONCE, PRESETS, preset,
 };
 use crate::backend::server::{Server, ServerState};
 use crate::backend::{DEFAULT_KIND, META_KIND, REMOVED_KIND};
@@ -47,6 +47,8 @@ pub struct MetaTier {
     pub server: Server,
     /// What a request costs on it, and the source of that.
     pub profile: (Profile, ProfileSource),
+    /// Requests that it serves side by side: as measured, or as emulated; 1 where neither is known.
+    pub at_once: u32,
 }
 
 /// Servers of one kind.
@@ -203,6 +205,7 @@ impl RawHeat {
 struct RawMeta {
     emulate: Option<Spanned<toml::Value>>,
     network: Option<Spanned<String>>,
+    at_once: Option<Spanned<u32>>,
     read: Option<Spanned<RawOp>>,
     write: Option<Spanned<RawOp>>,
 }
@@ -285,6 +288,7 @@ struct RawEmulate {
     dilation: Option<f64>,
     seed: Option<u64>,
     disk: Option<RawDisk>,
+    at_once: Option<u32>,
 }
 
 /// A disk whose startups depend on where its head is.
@@ -418,6 +422,15 @@ impl MetaTier {
                 (device, ProfileSource::Preset)
             }
         };
+        let written = raw.and_then(|raw| raw.at_once.as_ref());
+        let at_once = match written {
+            Some(written) if !(1..=MOST_AT_ONCE).contains(written.get_ref()) => {
+                let message = format!("meta.at_once is {}; write a number from 1 to {MOST_AT_ONCE}", written.get_ref());
+                return Err((written.span(), message));
+            }
+            Some(written) => *written.get_ref(),
+            None => emulate.map_or(1, |config| config.at_once),
+        };
         let server = Server {
             id: ServerId::META,
             name: META_NAME.to_owned(),
@@ -429,7 +442,7 @@ impl MetaTier {
             state: ServerState::Used,
             seeks: None,
         };
-        Ok(Self { server, profile })
+        Ok(Self { server, profile, at_once })
     }
 }
 
@@ -470,6 +483,7 @@ fn emulate_config(raw: &Spanned<toml::Value>) -> Result<EmulateConfig, Wrong> {
         dilation: table.dilation.unwrap_or(1.0),
         seed: table.seed.unwrap_or(1),
         disk: table.disk.as_ref().map(RawDisk::config).transpose().map_err(wrong)?,
+        at_once: table.at_once.unwrap_or(1),
     };
     config.validate().map_err(|error| wrong(error.to_string()))?;
     Ok(config)
@@ -618,6 +632,12 @@ impl Pool {
         };
         let capacity_bytes = raw.capacity.as_ref().map(|text| spanned(text, parse_bytes)).transpose()?;
         let emulate = raw.emulate.as_ref().map(emulate_config).transpose()?;
+        if let (Some(config), Some(raw)) = (emulate, &raw.emulate)
+            && config.at_once != 1
+        {
+            let remedy = "only [meta] can serve several requests at once; remove at_once, or write more servers";
+            return Err((raw.span(), format!("tier '{name}': emulate.at_once: {remedy}")));
+        }
         let written = written_profile((name, "tier"), (&raw.read, &raw.write), &raw.network)?;
         let emulated = || emulate.map(|config| (config.effective_profile(), ProfileSource::Emulation));
         let profile = written.map(|profile| (profile, ProfileSource::PoolFile)).or_else(emulated);
@@ -741,6 +761,20 @@ impl Pool {
             for (key, op) in [("read", &profile.read), ("write", &profile.write)] {
                 write_op(table, key, op);
             }
+            Ok(())
+        })
+    }
+
+    /// Writes how many requests the metadata tier serves side by side into the pool file `path`; everything else stays.
+    ///
+    /// # Errors
+    /// The file cannot be written, or `at_once` is none that it may have.
+    pub fn write_at_once(path: &Path, at_once: u32) -> Result<()> {
+        edit(path, |document| {
+            let mut empty = toml_edit::Table::new();
+            empty.set_implicit(true);
+            let table = document.entry(META_NAME).or_insert(toml_edit::Item::Table(empty)).as_table_mut();
+            table.ok_or("meta is no table")?["at_once"] = toml_edit::value(i64::from(at_once));
             Ok(())
         })
     }

@@ -16,14 +16,20 @@ pub struct EmulateConfig {
     pub seed: u64,
     /// A disk whose startups depend on where its head is; `None`: they are drawn.
     pub disk: Option<DiskConfig>,
+    /// Requests that it serves side by side, first come, first served; up to [`MOST_AT_ONCE`].
+    pub at_once: u32,
 }
+
+/// Most requests that an emulated server can serve side by side.
+pub const MOST_AT_ONCE: u32 = 64;
 
 pub use stripewise_model::presets::DEVICES as PRESETS;
 
 /// The preset `name` of the model, in real time with seed 1; `None` when there is none of that name ([`PRESETS`] lists
 /// them).
 pub fn preset(name: &str) -> Option<EmulateConfig> {
-    stripewise_model::presets::device(name).map(|profile| EmulateConfig { profile, dilation: 1.0, seed: 1, disk: None })
+    let config = |profile| EmulateConfig { profile, dilation: 1.0, seed: 1, disk: None, at_once: 1 };
+    stripewise_model::presets::device(name).map(config)
 }
 
 impl EmulateConfig {
@@ -82,6 +88,15 @@ impl EmulateConfig {
         if let Some(disk) = &self.disk {
             disk.validate([&self.profile.read, &self.profile.write])?;
         }
+        let at_once = f64::from(self.at_once);
+        check("at_once", at_once, (1..=MOST_AT_ONCE).contains(&self.at_once), "a number of requests from 1 to 64")?;
+        check("at_once", at_once, self.at_once == 1 || self.disk.is_none(), "1 for a disk, which has one head")?;
+        check(
+            "at_once",
+            at_once,
+            self.at_once == 1 || !self.profile.has_head(),
+            "1 for a server with a sequential_startup",
+        )?;
         let dilation = self.dilation;
         check("dilation", dilation, (1e-6..=1e6).contains(&dilation), "a factor between 0.000001 and 1000000")
     }

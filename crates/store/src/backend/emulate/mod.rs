@@ -24,7 +24,7 @@ mod queue;
 mod sleep;
 mod stats;
 
-pub use config::{EmulateConfig, PRESETS, preset};
+pub use config::{EmulateConfig, MOST_AT_ONCE, PRESETS, preset};
 pub use disk::{ANTICIPATION, DISK_BYTES, DiskConfig, FILE_DISTANCE_BYTES};
 pub use disk_page::DiskTicket;
 pub use disk_queue::{DiskRequest, datafile_key};

@@ -14,7 +14,7 @@ use super::disk_queue::{DiskQueue, DiskRequest, Look};
 use super::draws::{mix, unit};
 use super::sleep::{now_ns, sleep_until};
 use super::stats::{AtomicHistogram, AtomicOpStatistics, OpStatistics, ServerStatistics};
-use super::{EmulateConfig, EmulateError};
+use super::{EmulateConfig, EmulateError, MOST_AT_ONCE};
 use crate::os::shared_pages::{Atomics, SharedPage, allocate};
 
 /// Name of the queue's file in the server's directory.
@@ -48,6 +48,9 @@ struct Page {
     overshoot_ns: AtomicHistogram,
     drawn_sum_ns: AtomicU64,
     overshoot_sum_ns: AtomicU64,
+    /// Of a server that serves several requests side by side: when the last service of each further place ends. Zeros in a
+    /// page that was made before there were any: free.
+    places_free_ns: [AtomicU64; MOST_AT_ONCE as usize - 1],
 }
 
 /// What every reservation touches, on a cache line of its own.
@@ -133,6 +136,8 @@ pub struct Device {
     stream: u64,
     /// Of a disk: its queue.
     disk: Option<DiskQueue>,
+    /// Places at which requests are served side by side, beside the first one.
+    further_places: usize,
 }
 
 impl std::fmt::Debug for Device {
@@ -173,6 +178,7 @@ impl Device {
         };
         Ok(Self {
             disk,
+            further_places: config.at_once as usize - 1,
             page: page?,
             read: ServiceTime::new(&config.profile.read, network, config.dilation),
             write: ServiceTime::new(&config.profile.write, network, config.dilation),
@@ -234,7 +240,7 @@ impl Device {
     /// place among all datafiles ([`head_position`](stripewise_model::head_position)), or [`NOWHERE`].
     ///
     /// Cost: two atomic operations (more only while others reserve at the same instant) and, on a device with a head, some
-    /// thirty plain loads; no lock, no system call.
+    /// thirty plain loads, on one that serves several at once a load each; no lock, no system call.
     pub fn reserve_at(&self, op: Op, position: u64, bytes: u64, arrival_ns: u64) -> QueueTicket {
         let head = &self.page.head;
         let draw = head.draws.fetch_add(1, Relaxed);
@@ -243,21 +249,36 @@ impl Device {
             Op::Write => &self.write,
         };
         let has_head = self.read.sequential_ns.is_some() || self.write.sequential_ns.is_some();
-        let begins_ns = head.next_free_ns.load(Relaxed).max(arrival_ns);
+        let place = self.first_free();
+        let begins_ns = place.load(Relaxed).max(arrival_ns);
         let adjacent = has_head
             && position != NOWHERE
             && head.stays(position, bytes, (begins_ns, arrival_ns), service.ahead_bytes);
         let service_ns = service.draw_ns(unit(self.stream, draw), bytes, adjacent);
-        let mut free_ns = head.next_free_ns.load(Relaxed);
+        let mut free_ns = place.load(Relaxed);
         loop {
             let garbage = free_ns > arrival_ns.saturating_add(MAX_BACKLOG_NS);
             let start_ns = if garbage { arrival_ns } else { arrival_ns.max(free_ns) };
             let deadline_ns = start_ns.saturating_add(service_ns);
-            match head.next_free_ns.compare_exchange_weak(free_ns, deadline_ns, Relaxed, Relaxed) {
+            match place.compare_exchange_weak(free_ns, deadline_ns, Relaxed, Relaxed) {
                 Ok(_) => return QueueTicket { arrival_ns, start_ns, deadline_ns, bytes, op, disk: None },
                 Err(now_free_ns) => free_ns = now_free_ns,
             }
         }
+    }
+
+    /// The place that is free first. Two that ask at one instant may be given the same one while another is free: the second one
+    /// waits for the first then, as behind a server that has just taken it.
+    fn first_free(&self) -> &AtomicU64 {
+        let further = &self.page.places_free_ns[..self.further_places];
+        further.iter().fold(&self.page.head.next_free_ns, |first, place| {
+            if place.load(Relaxed) < first.load(Relaxed) { place } else { first }
+        })
+    }
+
+    /// An operation on names arrives, whose service is the startup of `op` alone: sleeps until that ends, and records it.
+    pub fn serve_names(&self, op: Op) {
+        self.finish(self.reserve(op, 0));
     }
 
     /// Records a sub-request as done at `now_ns`. `request_deadline_ns` is the latest deadline of all sub-requests of
@@ -409,6 +430,9 @@ fn set_up(page: &Page) -> bool {
     let boot_id = boot_id();
     let stamped = [page.boot_id[0].load(Relaxed), page.boot_id[1].load(Relaxed)];
     let is_of_boot = page.magic.load(Relaxed) == MAGIC && boot_id.is_none_or(|id| id == stamped);
+    if page.magic.load(Relaxed) != MAGIC || !is_of_boot {
+        page.places_free_ns.iter().for_each(|place| place.store(0, Relaxed));
+    }
     if page.magic.load(Relaxed) != MAGIC {
         page.head.draws.store(0, Relaxed);
         page.head.next_free_ns.store(0, Relaxed);

@@ -3,9 +3,11 @@
 //! Each server gets a scratch file without a name and random requests of several sizes on it, one at a time, by direct I/O
 //! (on an emulated server: through its queue, as the store does). Then some requests follow each other in the file: where
 //! they start sooner, the server has a head, and the profile a sequential startup; two streams in turn show what it reads
-//! ahead. Where there is a head, pairs of reads at growing distances show what a seek takes. All servers are measured at once,
+//! ahead. Where there is a head, pairs of reads at growing distances show what a seek takes. The metadata
+//! tier gets many requests at a time, where it has no head: how many does it serve side by side? All servers are measured at once,
 //! each in its own thread. The times are those that programs see: of an emulated server the dilated ones.
 
+mod beside;
 mod error;
 mod fit;
 mod scratch;
@@ -16,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-use stripewise_layout::META_NAME;
+use stripewise_layout::{META_NAME, ServerId};
 use stripewise_model::{Head, Op, OpProfile, Profile, SeekMap};
 
 use crate::backend::Server;
@@ -81,6 +83,8 @@ pub struct ServerCalibration {
     pub write: OpFit,
     /// Startups of reads by the gap before them; `None` where nothing seeks.
     pub seeks: Option<SeekMap>,
+    /// Requests that it serves side by side, of the metadata tier; 1 of any other server, and of one with a head.
+    pub at_once: u32,
     /// How it was measured.
     pub path: IoPath,
 }
@@ -99,6 +103,8 @@ pub struct TierCalibration {
     pub tier: String,
     /// Medians over its servers: the tier's profile.
     pub profile: Profile,
+    /// Requests that each of its servers serves side by side.
+    pub at_once: u32,
     /// Largest residual of a fit of reads on its servers.
     pub read_residual: f64,
     /// Largest residual of a fit of writes on its servers.
@@ -232,9 +238,19 @@ fn measure_both(
         }
         fits[half] = Some(found);
     }
-    permille.store(1000, Relaxed);
     let [Some(write), Some(read)] = fits else { return Err(CalibrateError::Stopped) };
-    Ok(ServerCalibration { target: target.clone(), read, write, seeks, path: scratch.path() })
+    let has_head = read.profile.head.is_some() || write.profile.head.is_some();
+    let at_once = if server.id == ServerId::META && !has_head {
+        let found = beside::at_once(&scratch, bytes, &read.profile, budget_ns / 8, stop);
+        found.map_err(|errno| {
+            let action = "read a scratch file in";
+            CalibrateError::Io { server: server.name.clone(), action, root: server.root.clone(), errno }
+        })?
+    } else {
+        1
+    };
+    permille.store(1000, Relaxed);
+    Ok(ServerCalibration { target: target.clone(), read, write, seeks, at_once, path: scratch.path() })
 }
 
 /// Bytes of each request of the sequential pass.
@@ -351,6 +367,7 @@ fn tier(name: &str, servers: &[&ServerCalibration]) -> TierCalibration {
     TierCalibration {
         tier: name.to_owned(),
         profile,
+        at_once: servers.iter().map(|server| server.at_once).min().unwrap_or(1),
         read_residual: worst(|s| &s.read),
         write_residual: worst(|s| &s.write),
         requests: servers.iter().map(|server| server.read.requests + server.write.requests).sum(),
