@@ -1,4 +1,4 @@
-"""What programs lose while a server is drained under them, and how long an open of a file that moves waits."""
+"""What programs lose while a server is drained under them, and how long opens and writes of a file that moves wait."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from random import Random
 
 from benches.emulated import Devices, make_pool
 from benches.frame import (
@@ -37,6 +38,7 @@ LEAST = 0.9
 MOST_MS = 50.0
 PATIENCE_S = 60.0
 BETWEEN_OPENS_S = 0.05
+BETWEEN_WRITES_S = 0.005
 
 
 def fio(pool: Pool, seconds: int) -> float:
@@ -89,20 +91,42 @@ class Opener(threading.Thread):
                     return
 
 
-def opened(pool: Pool) -> list[float]:
-    """Milliseconds that opens for writing take beside fio."""
-    opener = Opener(pool)
-    opener.start()
+class Writer(threading.Thread):
+    """Has the files that move open for writing all the time, writes small pieces, and keeps the times of that."""
+
+    def __init__(self, pool: Pool) -> None:
+        """Of the pool that is drained."""
+        super().__init__()
+        self._files = [pool.mount / f"cold{number:02}" for number in range(COLD_FILES)]
+        self.waits_ms: list[float] = []
+        self.ended = threading.Event()
+
+    def run(self) -> None:
+        """Until it is ended."""
+        random = Random(1)
+        descriptors = [os.open(file, os.O_WRONLY) for file in self._files]
+        while not self.ended.wait(BETWEEN_WRITES_S):
+            offset = random.randrange(COLD_MIB << 8) << 12
+            began = time.monotonic()
+            os.pwrite(random.choice(descriptors), bytes(4096), offset)
+            self.waits_ms.append((time.monotonic() - began) * 1e3)
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def waited(program: Opener | Writer, pool: Pool) -> list[float]:
+    """Milliseconds that what a program does takes beside fio."""
+    program.start()
     try:
         fio(pool, SECONDS)
     finally:
-        opener.ended.set()
-        opener.join()
-    return opener.waits_ms
+        program.ended.set()
+        program.join()
+    return program.waits_ms
 
 
 def run(context: Context) -> Iterator[Figure | str]:
-    """Throughput of fio alone and beside a drain, and the longest wait of an open for writing."""
+    """Throughput of fio alone and beside a drain, and the longest wait of an open for writing and of a write."""
     if shutil.which("fio") is None:
         raise MissingError("fio is not installed; install the package fio")
     pool = make_pool(context.directory / "pool", DEVICES)
@@ -112,14 +136,17 @@ def run(context: Context) -> Iterator[Figure | str]:
             (pool.mount / f"cold{number:02}").write_bytes(os.urandom(COLD_MIB << 20))
         (pool.mount / "hot").write_bytes(os.urandom(HOT_MIB << 20))
         yield from _throughput(context, pool)
-        alone = opened(pool)
-        with drained(pool, "--wait"):
-            beside = opened(pool)
-        yield Figure("an open for writing, no drain", max(alone), "ms", note=f"longest of {len(alone)} opens")
-        target = Target(most=MOST_MS)
-        yield Figure(
-            "an open for writing, drain", max(beside), "ms", target=target, note=f"longest of {len(beside)} opens"
-        )
+        programs: list[tuple[str, str, type[Opener | Writer]]] = [
+            ("an open for writing", "opens", Opener),
+            ("a write to open files", "writes", Writer),
+        ]
+        for what, many, program in programs:
+            alone = waited(program(pool), pool)
+            with drained(pool, "--wait"):
+                beside = waited(program(pool), pool)
+            yield Figure(f"{what}, no drain", max(alone), "ms", note=f"longest of {len(alone)} {many}")
+            target = Target(most=MOST_MS)
+            yield Figure(f"{what}, drain", max(beside), "ms", target=target, note=f"longest of {len(beside)} {many}")
     finally:
         checked([*STRIPEWISE, "umount", pool.mount])
 
@@ -143,4 +170,4 @@ def _throughput(context: Context, pool: Pool) -> Iterator[Figure | str]:
     yield of_repetitions("fio beside a drain, over alone", ratios, target=Target(least=LEAST))
 
 
-BENCHMARK = Benchmark("beside", "fio while a server is drained, and opens of files that move", run)
+BENCHMARK = Benchmark("beside", "fio while a server is drained, and opens and writes of files that move", run)

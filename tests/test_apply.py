@@ -130,10 +130,12 @@ def test_a_dry_run_refuses_what_apply_refuses(filled):
     ended = [apply(filled, "wrong", *options, check=False) for options in ([], ["--dry-run"], ["--dry-run", "--json"])]
     assert [(done.returncode, done.stderr, done.stdout) for done in ended] == [(1, ended[0].stderr, "")] * 3
     assert "no server hdd.7" in ended[0].stderr
+    # What is kept in the inode does not move beside a writer.
+    (filled.base / "inode.layout").write_text(LAYOUT.replace("ROUND", "meta:64KiB"))
     script = f"""
         exec 3>> {filled.mount}/3.dat
         printf x >&3
-        stripewise apply {filled.base}/a.layout --pool {filled.file} --dry-run; echo "exit $?"
+        stripewise apply {filled.base}/inode.layout --pool {filled.file} --dry-run; echo "exit $?"
     """
     done = filled.run("sh", "-c", script)
     assert done.stdout == "exit 1\n"

@@ -134,14 +134,17 @@ def test_a_drain_that_is_interrupted_says_that_it_goes_on(pool):
 
 
 def test_what_stays_is_named_and_the_exit_code_says_so(mounted):
-    with (mounted.mount / "busy").open("wb") as busy:
+    (mounted.mount / "d").mkdir()
+    # What has a part in its inode does not move beside a writer.
+    mounted.stripewise("hint", "--pool", mounted.file, "d", "small=64K")
+    with (mounted.mount / "d/busy").open("wb") as busy:
         busy.write(bytes(100_000))
         busy.flush()
         stays = mounted.stripewise("pool", "drain", mounted.file, "hdd.2", check=False)
         assert stays.returncode == 1
-        assert "busy: stays on hdd.2" in stays.stdout and "open for writing" in stays.stdout
+        assert "d/busy: stays on hdd.2" in stays.stdout and "open for writing" in stays.stdout
         refused = mounted.stripewise("pool", "remove", mounted.file, "hdd.2", check=False)
-        assert refused.returncode == 1 and "1 files have their place there, such as busy" in refused.stderr
+        assert refused.returncode == 1 and "1 files have their place there, such as d/busy" in refused.stderr
     document = json.loads(mounted.stripewise("pool", "drain", mounted.file, "hdd.2", "--json").stdout)
     assert (document["moved_files"], document["staying"]) == (1, [])
     assert "hdd.2 is removed" in mounted.stripewise("pool", "remove", mounted.file, "hdd.2").stdout

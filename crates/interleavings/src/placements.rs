@@ -40,17 +40,18 @@ impl Past {
 
     /// Reads from the beginning of the file; how much.
     fn read(&self, into: &mut [u8]) -> usize {
-        placements::read(self, &mut [IoSliceMut::new(into)], 0).expect("read")
+        match placements::read(self, &mut [IoSliceMut::new(into)], 0) {
+            Err(Error::Elsewhere) => read(&self.mount, into),
+            count => count.expect("read"),
+        }
     }
 
     /// Writes one stripe. The mount has registered a writer.
     fn write(&self, bytes: &[u8], offset: u64) {
-        loop {
-            match placements::write(self, &[IoSlice::new(bytes)], offset) {
-                // The preload leaves the request to the mount, and does not wait for it to get better.
-                Err(Error::Elsewhere) => {}
-                count => return assert_eq!(count.expect("written"), bytes.len()),
-            }
+        match placements::write(self, &[IoSlice::new(bytes)], offset) {
+            // The preload leaves the request to the mount.
+            Err(Error::Elsewhere) => write(&self.mount, bytes, offset),
+            count => assert_eq!(count.expect("written"), bytes.len()),
         }
     }
 }
@@ -66,6 +67,9 @@ impl Placements for Past {
 
     fn renew(&self, known: &PlacedFile) -> Result<()> {
         let placement = self.mount.placement().expect("a placement");
+        if !placement.bypass {
+            return Err(Error::Elsewhere);
+        }
         if known.refresh(&placement) {
             return Ok(());
         }
@@ -222,6 +226,47 @@ pub fn writers_past_the_mount(pool: &TestPool) {
         threads.into_iter().for_each(|thread| thread.join().expect("a thread"));
     });
     let expected: Vec<u8> = (0..stripes * WIDTH as usize).map(|at| (at / WIDTH as usize) as u8 + 1).collect();
+    assert_eq!(file.end(), expected);
+}
+
+/// Three processes, one of which goes past the mount, write and append all the time that the file is moved again and again.
+///
+/// # Panics
+/// A write is lost, or does not count at once.
+pub fn writers_beside_moves(pool: &TestPool) {
+    const RECORD: usize = 5;
+    let file = TestFile::make(pool, &draw_layout(), 3);
+    let width = WIDTH as usize;
+    file.fill(&[9; 3 * WIDTH as usize]);
+    let appends = thread_rng().gen_bool(0.5);
+    switching(|| {
+        let mut threads = Vec::new();
+        for stripe in 0..3 {
+            let (past, inode) = (Past::new(&file.stores[0], &file.inodes[0]), file.inodes[stripe].clone());
+            threads.push(thread::spawn(move || {
+                inode.register_writer().expect("a writer");
+                for round in 1..3 {
+                    let young = [10 * round + stripe as u8; WIDTH as usize];
+                    match stripe {
+                        0 => past.write(&young, 0),
+                        2 if appends => assert_eq!(inode.append(&[7; RECORD]).expect("appended").1, RECORD),
+                        _ => write(&inode, &young, (stripe * width) as u64),
+                    }
+                    let mut bytes = [0; 3 * WIDTH as usize];
+                    assert_eq!(read(&inode, &mut bytes), 3 * width, "the file is shorter than it was");
+                    let is_own = bytes[stripe * width..][..width].iter().all(|byte| *byte == young[0]);
+                    assert!(is_own || (stripe == 2 && appends), "a write is lost: {bytes:?}");
+                }
+                inode.release_writer().expect("released");
+            }));
+        }
+        let mover = file.inodes[thread_rng().gen_range(0..3)].clone();
+        threads.push(thread::spawn(move || (0..2).for_each(|_| try_to_move(&mover, &draw_layout()))));
+        threads.into_iter().for_each(|thread| thread.join().expect("a thread"));
+    });
+    let last = if appends { [20, 21, 9] } else { [20, 21, 22] };
+    let mut expected: Vec<u8> = last.iter().flat_map(|byte| [*byte; WIDTH as usize]).collect();
+    expected.extend(vec![7; if appends { 2 * RECORD } else { 0 }]);
     assert_eq!(file.end(), expected);
 }
 

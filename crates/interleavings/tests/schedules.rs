@@ -112,6 +112,11 @@ fn writers_past_the_mount() {
 }
 
 #[test]
+fn writers_beside_moves() {
+    explore_pool(200, placements::writers_beside_moves);
+}
+
+#[test]
 fn readers_of_a_hole_that_is_filled() {
     explore_pool(600, placements::readers_of_a_hole_that_is_filled);
 }

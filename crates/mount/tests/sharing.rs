@@ -3,16 +3,18 @@
 mod common;
 
 use std::fs::{self, File};
-use std::io::{IoSlice, IoSliceMut, Write};
+use std::io::{BufRead, BufReader, IoSlice, IoSliceMut, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 use common::{Mounted, TestPool, eventually, succeeded};
 use stripewise_control::{Action, Request, Sender, Way};
+use stripewise_layout::{Layout, ServerId};
 use stripewise_store::ioctl::{ENSURE_DATAFILES, EnsureDatafiles, MAPPED, PLACEMENT, PlacementPage, SIZE};
-use stripewise_store::{DataPlane, PlacedFile, Placement, PlaneOptions, Pool, TransferOutcome};
+use stripewise_store::{DataPlane, PlacedFile, Placement, PlaneOptions, Pool, Store, TransferOutcome};
 
 #[test]
 fn two_mounts_of_one_pool_see_each_other() {
@@ -163,11 +165,57 @@ fn past_the_mount_and_through_it_are_one_file() {
     assert!(!placement(&file).bypass);
 }
 
+/// The file moves again and again while a program writes it all the time, by calls and through a map; no byte is lost.
+fn beside_a_writer(mount: &Mounted, store: &Arc<Store>, before: Vec<u8>) {
+    let path = mount.path("written");
+    fs::write(&path, &before).unwrap();
+    let inode = store.lookup(Path::new("written")).unwrap().unwrap();
+    let script = "import mmap, os, sys
+f = os.open(sys.argv[1], os.O_RDWR)
+m = mmap.mmap(f, os.fstat(f).st_size)
+os.pwrite(f, b'%015d ' % 0, 0)
+print('ready', flush=True)
+for n in range(10 ** 9):
+    os.pwrite(f, b'%015d ' % n, 16 * (n % 1000))
+    m[40000 + 16 * (n % 1000):40016 + 16 * (n % 1000)] = b'%015d ' % n
+    if n % 500 == 499:
+        m.flush()
+        if os.path.exists(sys.argv[2]):
+            break
+print(n, flush=True)
+";
+    let stop = mount.path("stop");
+    let mut command = Command::new("python3");
+    command.args(["-c", script]).args([&path, &stop]).stdout(Stdio::piped());
+    let mut program = command.spawn().unwrap();
+    let mut out = BufReader::new(program.stdout.take().unwrap());
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    let layouts = [[0, 1], [1, 2], [2, 0]].map(|servers| Layout::striped(servers.map(ServerId), 4096).unwrap());
+    for layout in layouts.iter().cycle().take(6) {
+        inode.move_to(layout, "written", &mut |_, _| true).unwrap();
+        assert_eq!(*inode.layout().unwrap(), *layout);
+    }
+    fs::write(&stop, "").unwrap();
+    line.clear();
+    out.read_line(&mut line).unwrap();
+    assert!(program.wait().unwrap().success());
+    let last: usize = line.trim().parse().unwrap();
+    let mut expected = before;
+    for number in last.saturating_sub(999)..=last {
+        let record = format!("{number:015} ");
+        for at in [16 * (number % 1000), 40_000 + 16 * (number % 1000)] {
+            expected[at..at + 16].copy_from_slice(record.as_bytes());
+        }
+    }
+    assert!(fs::read(&path).unwrap() == expected, "a write is lost");
+}
+
 /// A file whose beginning is the inode's own bytes and whose rest is on servers, in regions of different rounds; then
-/// moved while it can be, and refused while it is open for writing.
+/// moved while it can be, also beside a writer and its map, and refused while it is open for writing with bytes in its inode.
 #[test]
 fn layouts_by_rule_with_the_metadata_tier_and_a_move() {
-    use stripewise_layout::{Layout, Pattern, ServerId, Stripe};
+    use stripewise_layout::{Pattern, Stripe};
     let pool = TestPool::new();
     let stripe = |server, width_bytes| Stripe { server, width_bytes };
     let layout = Layout::new([
@@ -176,7 +224,7 @@ fn layouts_by_rule_with_the_metadata_tier_and_a_move() {
         (20_480, vec![stripe(ServerId(0), 8192), stripe(ServerId(1), 4096)]),
     ])
     .unwrap();
-    let store = stripewise_store::Store::open(Pool::load(&pool.file()).unwrap()).unwrap();
+    let store = Store::open(Pool::load(&pool.file()).unwrap()).unwrap();
     store.set_rule(&Pattern::new("d/*").unwrap(), &layout).unwrap();
     pool.sh("mkdir d; seq 1 200 > d/small; seq 1 20000 > d/large; seq 1 20000 > large; cmp large d/large
          dd if=large of=d/parts bs=777 status=none; cmp large d/parts; truncate -s 9000 d/parts; wc -c < d/parts
@@ -194,6 +242,7 @@ fn layouts_by_rule_with_the_metadata_tier_and_a_move() {
     assert!(matches!(refused, stripewise_store::Error::Busy { .. }), "{refused}");
     drop(writer);
     eventually("the move", || inode.move_to(&one, "d/large", &mut |_, _| true).is_ok());
+    beside_a_writer(&mount, &store, before.clone());
     let mut data = vec![0; before.len() + 1];
     assert_eq!(reader.read_at(&mut data, 0).unwrap(), before.len(), "a reader goes on over the move");
     assert_eq!(data[..before.len()], before);

@@ -205,20 +205,29 @@ fn hostile_handles_are_refused() {
 }
 
 #[test]
-fn a_file_that_is_written_cannot_move() {
+fn a_file_that_is_written_stays_where_it_is_needed_and_else_moves() {
     let pool = TestPool::new(2);
     let (store, elsewhere) = (pool.open(), pool.open());
     let (_fd, inode) = create(&store, "file");
     let other = elsewhere.lookup(Path::new("file")).unwrap().unwrap();
-    let target = layout(&[(0, &[(1, 100)])]);
+    let (target, in_inode) =
+        (layout(&[(0, &[(1, 100)])]), layout(&[(0, &[(1, 100)])]).with_head_in_inode(100).unwrap());
     for writer in [&inode, &other] {
         writer.register_writer().unwrap();
         assert!(writer.has_writers().unwrap() && inode.has_writers().unwrap());
+        assert!(matches!(inode.move_to(&in_inode, "file", &mut |_, _| true), Err(Error::Busy { .. })));
+        inode.move_to(&target, "file", &mut |_, _| true).unwrap();
+        assert_eq!(*writer.layout().unwrap(), target);
+        // The kernel may append to it by itself, from here on.
+        writer.append(b"young").unwrap();
+        let target = layout(&[(0, &[(0, 100)])]);
         let error = inode.move_to(&target, "file", &mut |_, _| true).unwrap_err();
         assert!(error.to_string().starts_with("file is open for writing"), "{error}");
         assert_eq!(error.errno(), Errno::BUSY);
         writer.release_writer().unwrap();
+        inode.move_to(&pool.pool.default_layout(), "file", &mut |_, _| true).unwrap();
     }
+    assert_eq!(content(&inode), b"youngyoung");
     inode.move_to(&target, "file", &mut |_, _| true).unwrap();
     assert_eq!(*other.layout().unwrap(), target, "the other store sees the new layout");
 }

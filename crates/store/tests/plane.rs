@@ -4,14 +4,16 @@ mod common;
 
 use common::{TestPool, content, create, layout, pattern, request, write, write_all};
 use proptest::prelude::*;
+use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use std::io::{IoSlice, IoSliceMut};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use stripewise_control::Action;
 use stripewise_layout::Pattern;
+use stripewise_store::fsck::{CheckFinding, CheckOptions, check};
 use stripewise_store::pool::{PoolSpec, TierSpec};
 use stripewise_store::{
     DataPlane, Error, Inode, PlacedFile, Placement, PlaneOptions, Pool, Store, Then, TransferOutcome,
@@ -351,6 +353,115 @@ proptest! {
             assert!(content(&inode) == bytes, "after move {number}");
         }
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 10, ..ProptestConfig::default() })]
+
+    /// Two processes have the file open for writing all the time, and write and free at any step of its moves: each move is done, and
+    /// no byte is lost.
+    #[test]
+    fn moves_go_on_beside_writers(
+        size in 1_usize..3_000_000,
+        moves in proptest::collection::vec(proptest::collection::vec((0_u64..3_000_000, 1_usize..200_000, 0_u8..4), 1..6), 1..5),
+    ) {
+        let pool = TestPool::new(3);
+        let (store, other) = (pool.open(), pool.open());
+        let (_fd, inode) = create(&store, "file");
+        let mut bytes = pattern(size, 1);
+        let elsewhere = other.lookup(Path::new("file")).unwrap().unwrap();
+        [&inode, &elsewhere].iter().for_each(|writer| writer.register_writer().unwrap());
+        write_all(&inode, &bytes, 0);
+        for (number, writes) in moves.into_iter().enumerate() {
+            let number = number as u64;
+            let stripes = [(number as u16 % 3, 4096 + number), ((number as u16 + 1) % 3, 5000)];
+            let new = layout(&[(0, &stripes[..1]), (1 << 20, &stripes)]);
+            let mut left = writes.into_iter();
+            let moved = inode.move_watched(&new, "file", true, &mut |done, total| {
+                assert!(done <= total);
+                let Some((at, len, how)) = left.next() else { return Then::On };
+                let (writer, end) = (if how % 2 == 0 { &inode } else { &elsewhere }, at as usize + len);
+                if how == 3 {
+                    writer.allocate(FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, at, len as u64).unwrap();
+                    let end = end.min(bytes.len());
+                    bytes[end.min(at as usize)..end].fill(0);
+                } else {
+                    let young = pattern(len, number + at);
+                    write_all(writer, &young, at);
+                    bytes.resize(bytes.len().max(end), 0);
+                    bytes[at as usize..end].copy_from_slice(&young);
+                }
+                Then::Rest
+            });
+            moved.unwrap();
+            assert_eq!(*elsewhere.layout().unwrap(), new);
+            assert!(content(&inode) == bytes && content(&elsewhere) == bytes, "after move {number}");
+            assert_eq!(elsewhere.size_bytes().unwrap(), bytes.len() as u64);
+        }
+        [&inode, &elsewhere].iter().for_each(|writer| writer.release_writer().unwrap());
+        assert!(!inode.is_held().unwrap() && content(&pool.open().lookup(Path::new("file")).unwrap().unwrap()) == bytes);
+    }
+}
+
+/// What cannot be copied again is not moved under its writer.
+#[test]
+fn a_file_that_is_cut_while_it_moves_stays() {
+    let pool = TestPool::new(3);
+    let (store, other) = (pool.open(), pool.open());
+    let (_fd, inode) = create(&store, "file");
+    let bytes = pattern(1_000_000, 9);
+    let elsewhere = other.lookup(Path::new("file")).unwrap().unwrap();
+    elsewhere.register_writer().unwrap();
+    write_all(&elsewhere, &bytes, 0);
+    let (before, new) = (inode.layout().unwrap(), layout(&[(0, &[(2, 777)])]));
+    let mut is_cut = false;
+    let error = inode
+        .move_watched(&new, "file", true, &mut |_, _| {
+            if !std::mem::replace(&mut is_cut, true) {
+                elsewhere.truncate(300_000).unwrap();
+                elsewhere.truncate(400_000).unwrap();
+            }
+            Then::On
+        })
+        .unwrap_err();
+    assert!(is_cut && matches!(error, Error::Busy { .. }), "{error}");
+    assert!(matches!(inode.move_to(&new, "file", &mut |_, _| true), Err(Error::Busy { .. })), "as long as it is open");
+    let expected = [&bytes[..300_000], &[0; 100_000]].concat();
+    assert!(content(&inode) == expected && content(&elsewhere) == expected);
+    assert_eq!(inode.layout().unwrap(), before);
+    elsewhere.release_writer().unwrap();
+    inode.move_to(&new, "file", &mut |_, _| true).unwrap();
+    assert!(content(&inode) == expected);
+}
+
+/// A process that has moved a file beside its writers dies: the writers go on, and who comes after them clears away what it has left.
+#[test]
+fn a_move_beside_writers_that_dies_leaves_the_file_to_them() {
+    let pool = TestPool::new(3);
+    let (store, other) = (pool.open(), pool.open());
+    let (_fd, inode) = create(&store, "file");
+    let mut bytes = pattern(1_000_000, 9);
+    inode.register_writer().unwrap();
+    write_all(&inode, &bytes, 0);
+    let mover = other.lookup(Path::new("file")).unwrap().unwrap();
+    let died = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        mover.move_watched(&layout(&[(0, &[(2, 777)])]), "file", true, &mut |_, _| panic!("in the middle of a move"))
+    }));
+    assert!(died.is_err());
+    drop((mover, other));
+    let young = pattern(2_000_000, 3);
+    write_all(&inode, &young, 500_000);
+    bytes.truncate(500_000);
+    bytes.extend(young);
+    inode.truncate(2_400_000).unwrap();
+    bytes.truncate(2_400_000);
+    inode.release_writer().unwrap();
+    let after = pool.open().lookup(Path::new("file")).unwrap().unwrap();
+    assert!(content(&after) == bytes && !after.is_held().unwrap());
+    let options = CheckOptions { dry_run: true, ..CheckOptions::default() };
+    let found: Mutex<Vec<CheckFinding>> = Mutex::default();
+    check(&pool.pool, &options, &found).unwrap();
+    assert!(found.lock().unwrap().is_empty(), "{found:?}");
 }
 
 #[test]

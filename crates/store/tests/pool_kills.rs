@@ -127,16 +127,20 @@ fn spawn(pool: &TestPool, work: &Work) -> Child {
     command.env(KILLED, format!("{} {}", pool.pool.file.display(), work.to_text())).spawn().unwrap()
 }
 
-/// Until it is stopped: opens one of the files for writing, writes, and closes it; `known` is what each then has.
+/// Until it is stopped: opens one of the files for writing, writes, and closes it; `known` is what each then has. Every third is open
+/// for writing all the time.
 fn writes(pool: &TestPool, known: &mut [Vec<u8>], round: u64, stop: &AtomicBool) {
     let store = now(pool);
     let mut seed = round;
+    let open = |number: usize| store.lookup(Path::new(&format!("f{number}"))).unwrap().unwrap();
+    let held: Vec<_> = (0..FILES).step_by(3).map(open).collect();
+    held.iter().for_each(|inode| inode.register_writer().unwrap());
     while !stop.load(Ordering::Acquire) {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let number = (seed >> 33) as usize % FILES;
         let at = (seed >> 40) as usize % BYTES;
         let young = pattern((seed >> 20) as usize % 30_000, seed);
-        let inode = store.lookup(Path::new(&format!("f{number}"))).unwrap().unwrap();
+        let inode = open(number);
         inode.register_writer().unwrap();
         write_all(&inode, &young, at as u64);
         inode.release_writer().unwrap();
@@ -146,6 +150,7 @@ fn writes(pool: &TestPool, known: &mut [Vec<u8>], round: u64, stop: &AtomicBool)
         // So that most files are idle most of the time, and can move.
         std::thread::sleep(Duration::from_millis(2));
     }
+    held.iter().for_each(|inode| inode.release_writer().unwrap());
 }
 
 fn whole(store: &Arc<Store>, known: &[Vec<u8>], what: &str) {

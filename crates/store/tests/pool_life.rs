@@ -192,7 +192,7 @@ fn too_little_room_is_told_with_the_figure_before_anything_moves() {
 }
 
 #[test]
-fn a_file_that_is_being_written_stays_and_is_named_until_its_writer_has_gone() {
+fn a_file_that_a_program_appends_to_stays_and_is_named_until_that_has_gone() {
     let pool = TestPool::new(2);
     let store = pool.open();
     store.set_rule(&Pattern::new("*").unwrap(), &layout(&[(0, &[(0, 4096)])])).unwrap();
@@ -202,12 +202,12 @@ fn a_file_that_is_being_written_stays_and_is_named_until_its_writer_has_gone() {
     }
     let busy = store.lookup(Path::new("busy")).unwrap().unwrap();
     busy.register_writer().unwrap();
+    busy.append(&pattern(1000, 5)).unwrap();
     let done = drained(&pool, "disk.0");
     let [staying] = &done.staying[..] else { panic!("{done:?}") };
     assert!(staying.is_busy && staying.path == "busy" && staying.why.contains("open for writing"), "{staying:?}");
-    assert_eq!((&*staying.stretches, staying.bytes), (&[(0, 20_000)][..], 20_000));
+    assert_eq!((&*staying.stretches, staying.bytes), (&[(0, 21_000)][..], 21_000));
     assert_eq!(servers_of(&now(&pool), "idle"), [1]);
-    write_all(&busy, &pattern(1000, 5), 20_000);
     assert!(refused(remove(&pool.pool.file, "disk.0", false, &mut On)).contains("1 files have their place there"));
     let file = pool.pool.file.clone();
     let waiting = std::thread::spawn(move || {

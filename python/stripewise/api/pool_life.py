@@ -72,8 +72,8 @@ def drain(
 ) -> Drained:
     """Moves all files from a server to the others of its tier, or of the tier `to`; new files leave it out.
 
-    Files that are open for writing stay, unless it should `wait` for them. Stopped, the same call goes on with it.
-    Raises `StripewiseError` where not all fit; then nothing was changed.
+    Files that a program keeps in their place stay, unless it should `wait` for them. Stopped, the same call goes on
+    with it. Raises `StripewiseError` where not all fit; then nothing was changed.
     """
     paced = Pacer.of(pool, pace, progress)
     return _native.pool_drain(str(pool.file), server, to=to, onto=None, wait=wait, dry_run=dry_run, progress=paced)

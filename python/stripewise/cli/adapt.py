@@ -56,9 +56,9 @@ def adapt(
     Each period it plans from the pool's heat, and compares what the model says of the layouts now and then. Files move
     only if the servers get at least a tenth faster, and gain more time within the horizon than the move takes. Each
     decision is printed with its numbers and kept in the pool. Before that, new files that landed on a fast tier move to
-    their place, and a tier near its limit is relieved of what gains least per byte. Files that are open for writing, or
-    are opened so while they move, stay until later. While the servers are busy for programs, data moves in a twentieth
-    of the time.
+    their place, and a tier near its limit is relieved of what gains least per byte. Files that programs keep in their
+    place, or open for writing while they move, stay until later. While the servers are busy for programs, data moves in
+    a tenth of the time.
 
     \b
     Examples:

@@ -33,7 +33,7 @@ def apply(
 
     The whole layout file is checked first: an unknown server, a broken line or a file that does not fit changes
     nothing. A file is copied, the copy is read back and compared by check sum, then one atomic switch makes it the
-    file. A file that is open for writing is refused, and so is a second `apply` while one is under way.
+    file. A file that a program keeps in its place is refused, and so is a second `apply` while one is under way.
 
     \b
     Examples:

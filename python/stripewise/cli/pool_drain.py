@@ -18,7 +18,7 @@ def pool_drain(
         str | None, typer.Option(metavar="TIER", help="The tier that takes its bytes; left out: its own.")
     ] = None,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Go on until the files that are open for writing have moved, too.")
+        bool, typer.Option("--wait", help="Go on until the files that programs keep in their place have moved, too.")
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what would be moved, and whether it fits.")
@@ -32,9 +32,9 @@ def pool_drain(
 
     Programs may use the pool meanwhile. In each layout the server's place is taken by the one of its tier that has the
     most room, or where all have a part already the others keep theirs. New files leave the server out. Each file is
-    moved as `apply` does it. Files that are open for writing, or are opened so meanwhile, stay and are named; the same
-    command moves them later. While the servers are busy for programs it takes a twentieth of the time. Stopped or
-    killed, it goes on when it is called again.
+    moved as `apply` does it. Files that programs keep in their place, or open for writing just then, stay and are
+    named; the same command moves them later. While the servers are busy for programs it takes a tenth of the time.
+    Stopped or killed, it goes on when it is called again.
 
     \b
     Examples:

@@ -30,7 +30,7 @@ def pool_rebalance(
     Servers that are fuller than their tier's mean give, the others take, and none more than the mean. A file that is
     striped over several servers of the tier with one width gets one more stripe; else a server takes the place of
     another. Only files of one region move, the largest first, each once at most; a large file is copied whole.
-    Programs may use the pool meanwhile: while the servers are busy for them it takes a twentieth of the time. Stopped
+    Programs may use the pool meanwhile: while the servers are busy for them it takes a tenth of the time. Stopped
     or killed, the same command goes on.
 
     \b

@@ -15,7 +15,7 @@ def pool_replace(
     server: Annotated[str, typer.Argument(metavar="OLD", help="The server that goes, such as hdd.1.")],
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A directory on the new disk.")],
     wait: Annotated[
-        bool, typer.Option("--wait", help="Go on until the files that are open for writing have moved, too.")
+        bool, typer.Option("--wait", help="Go on until the files that programs keep in their place have moved, too.")
     ] = False,
     rate: draining.Rate = None,
     urgent: draining.Urgent = False,
@@ -24,7 +24,7 @@ def pool_replace(
 ) -> None:
     """Put a new disk in the place of a server: add it, move all files there, remove the old one.
 
-    Programs may use the pool meanwhile: while the servers are busy for them it takes a twentieth of the time. Widths
+    Programs may use the pool meanwhile: while the servers are busy for them it takes a tenth of the time. Widths
     stay as they are. Stopped or killed, the same command goes on. While files stay on the old server, as they are open
     for writing or cannot be read, it is not removed.
 

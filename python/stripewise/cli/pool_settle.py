@@ -25,8 +25,8 @@ def pool_settle(
 
     Files that are read again and again stay there, if the pool keeps heat, until the tier is as full as `land_mark` of
     the pool file says; then those with the least gain per byte leave. Below that mark nothing moves while the servers
-    are busy for programs. Files that are open for writing stay and are named. Stopped or killed, the same command goes
-    on.
+    are busy for programs. Files that programs keep in their place stay and are named. Stopped or killed, the same
+    command goes on.
 
     \b
     Examples:

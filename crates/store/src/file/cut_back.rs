@@ -82,6 +82,7 @@ impl Inode {
             }
             let end = self.end_without(&file, surplus)?;
             self.lower_lengths(&file, end)?;
+            self.end_move_beside(&file)?;
             let mut all = Ok(());
             for part in &surplus.parts {
                 all = all.and(self.cut_part(&file, part, end));

@@ -6,7 +6,7 @@
 
 use crate::file::lockfile::{LockFile, Purpose, Writers};
 use crate::file::paths::gathered::GatheredWrites;
-use crate::file::placed_file::PlacedFile;
+use crate::file::placed_file::{MoveBeside, PlacedFile};
 use crate::file::placements::Placements;
 use crate::file::rights::create_datafile;
 use crate::file::unsynced::{Failures, Told};
@@ -113,6 +113,8 @@ pub struct Inode {
     writable: OnceLock<OwnedFd>,
     file: RwLock<Arc<PlacedFile>>,
     pub(crate) writers: Mutex<Writers>,
+    /// The lock file of `writers` once more, for who has the mutex of those already.
+    pub(crate) registered: Mutex<Option<Arc<LockFile>>>,
     /// One append at a time in this process; the lock file's append lock does the same between processes.
     pub(crate) appending: Mutex<()>,
     /// The same for changes of the handle.
@@ -221,6 +223,7 @@ impl Inode {
             writable: OnceLock::new(),
             file: RwLock::new(Arc::new(file)),
             writers: Mutex::default(),
+            registered: Mutex::default(),
             appending: Mutex::default(),
             changing: Mutex::default(),
             cutting: AtomicBool::new(false),
@@ -348,6 +351,22 @@ impl Inode {
         Ok(length.ok().and_then(|length| crate::format::handle::checksum(&bytes[..length])) != file.handle_sum())
     }
 
+    /// As [`Placements::to_write`].
+    pub(crate) fn to_write(&self, alone: bool) -> Result<(Arc<PlacedFile>, u32)> {
+        loop {
+            let epoch = self.epoch();
+            if !alone {
+                self.wait_for_cut();
+            }
+            let file = self.file()?;
+            // No move switches beside who has the right to change the file.
+            if alone || file.move_beside() != MoveBeside::Switches {
+                return Ok((file, epoch));
+            }
+            self.wait_for_switch()?;
+        }
+    }
+
     /// Lets go of the datafiles on file systems that have died.
     pub(crate) fn let_go_of_dead(&self) {
         let file = self.file.read().unwrap_or_else(PoisonError::into_inner).clone();
@@ -356,22 +375,33 @@ impl Inode {
 
     /// Reads the placement again after it changed.
     #[cold]
-    fn reload(&self) -> Result<Arc<PlacedFile>> {
-        let newer = match self.handle {
-            Some(handle) => load(&self.store, handle, self.real, &self.fd)?.0,
-            None => in_inode(&self.store, self.real, &self.fd)?,
-        };
-        let mut file = self.file.write().unwrap_or_else(PoisonError::into_inner);
-        if file.refresh(newer.placement()) {
-            // Only now: a thread that finds it equal must also find what it says.
-            file.set_handle_sum(newer.handle_sum());
-        } else {
-            *file = Arc::new(newer);
+    pub(crate) fn reload(&self) -> Result<Arc<PlacedFile>> {
+        loop {
+            let newer = match self.handle {
+                Some(handle) => load(&self.store, handle, self.real, &self.fd)?.0,
+                None => in_inode(&self.store, self.real, &self.fd)?,
+            };
+            // After the counter was read: a move that begins after this look changes it.
+            newer.set_move_beside(self.move_beside()?);
+            let mut file = self.file.write().unwrap_or_else(PoisonError::into_inner);
+            if newer.is_stale() {
+                // What another thread has read since must not be undone.
+                continue;
+            }
+            file.set_move_beside(newer.move_beside());
+            if file.refresh(newer.placement()) {
+                // Only now: a thread that finds it equal must also find what it says.
+                file.set_handle_sum(newer.handle_sum());
+            } else {
+                newer.take_over_syncs(&file);
+                *file = Arc::new(newer);
+            }
+            return Ok(file.clone());
         }
-        Ok(file.clone())
     }
 
-    /// The placement now (read again when it changed). `bypass` is set; the mount clears it where it must.
+    /// The placement now (read again when it changed). `bypass` is set unless the file is being moved beside its writers; the mount clears
+    /// it where it must.
     pub fn placement(&self) -> Result<Placement> {
         // Who asks goes there itself.
         self.put_gathered()?;
@@ -379,7 +409,10 @@ impl Inode {
             let epoch = self.store.plane().epoch(self.handle());
             // A program that is told now may write without asking again. (A reader, which waits for no other, is not told to write.)
             self.wait_for_cut();
-            let placement = self.file()?.current_placement();
+            let file = self.file()?;
+            let mut placement = file.current_placement();
+            // Who goes there itself marks nothing.
+            placement.bypass &= file.move_beside() == MoveBeside::No;
             if placement.epoch == epoch {
                 return Ok(placement);
             }
@@ -491,14 +524,28 @@ impl Inode {
 
     fn sync_once(&self, data_only: bool) -> Result<()> {
         self.put_gathered_or_give_up()?;
-        let file = self.file()?;
-        if file.whole_inode().is_some() {
-            // A handle has to be durable, too.
-            return match data_only && !self.has_handle() {
-                true => retry(|| rustix::fs::fdatasync(self.descriptor())).map_err(self.failed("sync")),
-                false => self.sync_inode(),
-            };
+        loop {
+            let file = self.file()?;
+            if file.whole_inode().is_some() {
+                // A handle has to be durable, too.
+                return match data_only && !self.has_handle() {
+                    true => retry(|| rustix::fs::fdatasync(self.descriptor())).map_err(self.failed("sync")),
+                    false => self.sync_inode(),
+                };
+            }
+            match self.sync_places(&file, data_only) {
+                // What has moved is durable where it is now; its datafiles may be gone.
+                Err(_) if self.has_moved_from(&file)? => {}
+                synced => break synced?,
+            }
         }
+        // The size must not depend on the lock file's surviving a power failure.
+        self.store_size()?;
+        self.sync_inode()
+    }
+
+    /// Makes the datafiles and their names durable.
+    fn sync_places(&self, file: &PlacedFile, data_only: bool) -> Result<()> {
         file.sync(data_only)?;
         let present = file.current_placement().present;
         for (index, datafile) in file.datafiles().table.iter().enumerate() {
@@ -507,9 +554,7 @@ impl Inode {
                 guard(&self.durable).push(*datafile);
             }
         }
-        // The size must not depend on the lock file's surviving a power failure.
-        self.store_size()?;
-        self.sync_inode()
+        Ok(())
     }
 
     /// Makes the inode itself durable: its handle, its size, what the metadata tier holds of it.
@@ -537,11 +582,11 @@ impl<'a> Placements for ByHandle<'a> {
     }
 
     fn to_write(&self, alone: bool) -> Result<(Arc<PlacedFile>, u32)> {
-        let epoch = self.inode.store.plane().epoch(self.inode.handle());
-        if !alone {
-            self.inode.wait_for_cut();
-        }
-        Ok((self.inode.file()?, epoch))
+        self.inode.to_write(alone)
+    }
+
+    fn mark(&self, offset: u64, len: u64) -> Result<()> {
+        self.inode.mark_beside(offset, len)
     }
 
     fn renew(&self, _file: &PlacedFile) -> Result<()> {

@@ -29,8 +29,14 @@ pub(crate) enum Purpose {
     Append = 1,
     /// Exclusive: a short change of the handle.
     Handle = 2,
-    /// Shared: a writer that waits to be registered.
+    /// Shared: a writer that waits to be registered, or for the place of the file's bytes.
     Awaited = 3,
+    /// Exclusive: a move beside writers ([`crate::file::beside`]). Shared: a writer whose bytes must stay where they are.
+    Place = 4,
+    /// Exclusive: a move beside writers switches to the new places, and no writer may write. Shared: one that waits for that.
+    Lease = 5,
+    /// Shared: a writer has changed what it could not mark for a move ([`crate::file::marks`]).
+    Unmarked = 6,
 }
 
 /// An open lock file.
@@ -107,6 +113,8 @@ pub(crate) struct Writers {
     pub(crate) heads: usize,
     /// Opens whose pages a kernel keeps ([`crate::file::paths::cached`]): none of them writes.
     pub(crate) kept: usize,
+    /// Whether the lock file says that the bytes must stay where they are, for this process.
+    pub(crate) holds_place: bool,
     pub(crate) lock: Option<Arc<LockFile>>,
 }
 
@@ -387,10 +395,42 @@ impl LockFile {
         if is_told { self.unlock(Purpose::Awaited) } else { Ok(()) }
     }
 
-    /// Whether a writer waits for the holder of the exclusive [`Purpose::Writers`] lock. One system call.
+    /// Whether a writer waits for the holder of the exclusive lock of [`Purpose::Writers`] or [`Purpose::Place`]. One system call.
     pub(crate) fn is_awaited(&self) -> Result<bool> {
+        self.is_refused(Purpose::Awaited, libc::F_WRLCK)
+    }
+
+    /// Takes the shared lock of [`Purpose::Place`], waiting for a move beside writers to end, which gives way meanwhile.
+    ///
+    /// # Errors
+    /// As [`LockFile::lock`].
+    pub(crate) fn lock_place(&self) -> Result<()> {
+        let is_told = self.try_shared(Purpose::Awaited)?;
+        let locked = self.lock(Purpose::Place, false);
+        if is_told {
+            self.unlock(Purpose::Awaited)?;
+        }
+        locked
+    }
+
+    /// Whether another holds the lock exclusively. One system call.
+    pub(crate) fn is_exclusive(&self, purpose: Purpose) -> Result<bool> {
+        self.is_refused(purpose, libc::F_RDLCK)
+    }
+
+    /// Whether another holds the lock in any form. One system call.
+    pub(crate) fn is_held(&self, purpose: Purpose) -> Result<bool> {
+        self.is_refused(purpose, libc::F_WRLCK)
+    }
+
+    fn is_refused(&self, purpose: Purpose, kind: libc::c_int) -> Result<bool> {
         let Some(fd) = &self.fd else { return Ok(false) };
-        is_byte_locked(fd.as_fd(), Purpose::Awaited as i64).map_err(|errno| self.failed(errno))
+        is_byte_locked(fd.as_fd(), purpose as i64, kind).map_err(|errno| self.failed(errno))
+    }
+
+    /// What stands in the lock file, beside its locks: the marks of [`crate::file::marks`].
+    pub(crate) fn content(&self) -> Option<BorrowedFd<'_>> {
+        self.fd.as_ref().map(|fd| fd.as_fd())
     }
 
     /// Takes the exclusive lock if no other has the lock in any form; an own shared lock is exchanged for it.

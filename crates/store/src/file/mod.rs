@@ -1,6 +1,7 @@
 //! One file: its inode, its bytes on the servers, its writers, size, holes, rights and moves.
 
 pub(crate) mod access;
+pub(crate) mod beside;
 pub(crate) mod cut_back;
 pub(crate) mod engine;
 pub(crate) mod extents;
@@ -10,8 +11,10 @@ mod holes;
 pub mod inode;
 pub(crate) mod lengths;
 pub(crate) mod lockfile;
+pub(crate) mod marks;
 pub(crate) mod move_plan;
 pub mod mover;
+pub(crate) mod moving;
 pub(crate) mod open_file;
 pub(crate) mod open_inode;
 pub(crate) mod open_memory;
@@ -27,3 +30,4 @@ pub(crate) mod steps;
 pub(crate) mod unsynced;
 pub(crate) mod whole;
 pub(crate) mod writers;
+pub(crate) mod writers_beside;

@@ -32,6 +32,7 @@ impl Inode {
         change: impl FnOnce() -> Result<(), Errno>,
         undo: impl FnOnce() -> Result<(), Errno>,
     ) -> Result<()> {
+        let _no_change = self.no_change();
         let before = self.rights()?;
         let asked = mode.unwrap_or(0) & SHARED_BITS | OWNER_BITS;
         let datafiles = self.hold_datafiles(before.uid, mode.is_some() && asked == before.mode)?;
@@ -65,6 +66,7 @@ impl Inode {
         change: impl FnOnce() -> Result<(), Errno>,
         undo: impl FnOnce() -> Result<(), Errno>,
     ) -> Result<()> {
+        let _no_change = self.no_change();
         let before = self.rights()?;
         let datafiles = self.hold_datafiles(before.uid, false)?;
         let gives_away = self.store.plane().is_shared() && crate::pool::shared::is_root();

@@ -11,7 +11,7 @@ use crate::format::placement::{Datafile, Datafiles, Placement};
 use crate::format::surplus::{DatafileWrite, Parts, Surplus};
 use crate::os::descriptors::{close, replace, replace_by_nothing};
 use crate::os::error::{Error, Result, has_gone};
-use crate::os::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use crate::os::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, Ordering};
 use crate::os::sys::retry;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use rustix::fs::{AtFlags, FileType, StatxFlags};
@@ -42,6 +42,18 @@ pub enum TransferOutcome {
 /// Called for a datafile, by its index in the table, and a position in it that it does not reach though the file goes on: an
 /// error where what is missing is no hole, as bytes were lost; [`Error::Elsewhere`] where that is not known.
 pub type Hole<'a> = dyn FnMut(u16, u64) -> Result<()> + 'a;
+
+/// Whether a file is being moved beside its writers ([`crate::file::beside`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum MoveBeside {
+    /// It is not.
+    No,
+    /// Its writers mark what they write.
+    Copies,
+    /// Its writers wait.
+    Switches,
+}
 
 /// Places that were filled with zeros: datafile, position in it, offset in the file.
 type Zeroed = SmallVec<[(u16, u64, u64); 4]>;
@@ -90,6 +102,8 @@ pub struct PlacedFile {
     epoch: AtomicU32,
     /// Checksum of the handle that `placement` and `slots` are of, if that is known.
     handle_sum: AtomicU32,
+    /// A [`MoveBeside`], as it was when the counter had the value `epoch`.
+    moves: AtomicU8,
     inode: Option<Arc<OwnedFd>>,
     /// What the file counts for in a store of files of several users.
     share: Option<Share>,
@@ -121,6 +135,7 @@ impl PlacedFile {
             slots,
             epoch,
             handle_sum: AtomicU32::new(0),
+            moves: AtomicU8::new(MoveBeside::No as u8),
             inode,
             share: None,
             read_ahead: None,
@@ -149,6 +164,40 @@ impl PlacedFile {
         }
         self.epoch.store(newer.epoch, Ordering::Release);
         true
+    }
+
+    /// Whether it is being moved beside its writers, as far as this process knows. One load.
+    #[inline]
+    pub(crate) fn move_beside(&self) -> MoveBeside {
+        match self.moves.load(Ordering::Acquire) {
+            0 => MoveBeside::No,
+            1 => MoveBeside::Copies,
+            _ => MoveBeside::Switches,
+        }
+    }
+
+    /// For who reads the placement again: before the epoch that it is of is set.
+    pub(crate) fn set_move_beside(&self, moves: MoveBeside) {
+        self.moves.store(moves as u8, Ordering::Release);
+    }
+
+    /// Takes over what `older` knows of syncs that are still to come. Four system calls for each datafile that was written and that this
+    /// does not have.
+    pub(crate) fn take_over_syncs(&self, older: &Self) {
+        for (before, datafile) in older.slots.iter().zip(&older.datafiles.table) {
+            let (written, lost) = (before.written.load(Ordering::Acquire), before.lost.load(Ordering::Acquire));
+            if let Some(index) = self.datafiles.table.iter().position(|other| other == datafile) {
+                self.slots[index].written.store(written, Ordering::Release);
+                self.slots[index].lost.fetch_or(lost, Ordering::AcqRel);
+                continue;
+            }
+            let state = before.descriptor.load(Ordering::Acquire);
+            let is_lost = lost || (written && state >= 0 && !older.is_of_its_server(state >> 1, *datafile));
+            // What has moved has moved without it: any sync tells.
+            if is_lost && let Some(slot) = self.slots.iter().find(|slot| slot.present.load(Ordering::Acquire)) {
+                slot.lost.store(true, Ordering::Release);
+            }
+        }
     }
 
     /// Checksum of the handle behind the placement.
@@ -351,8 +400,8 @@ impl PlacedFile {
             fence(Ordering::SeqCst);
         }
         match written {
-            // The layout cannot change, for a writer is registered; but a placement from before that may be old, and a
-            // cut may have taken along what was written.
+            // A placement from before a writer was registered may be old, a cut may have taken along what was written, and a move
+            // beside writers may have copied what was there before.
             _ if has_changed() => Ok(TransferOutcome::Stale),
             written => written.map(|count| TransferOutcome::Done(count as usize)),
         }
@@ -517,7 +566,13 @@ impl PlacedFile {
     /// Makes the bytes of all datafiles durable (`data_only`: as fdatasync). All devices write at once: each is told to
     /// begin before the first is waited for.
     pub(crate) fn sync(&self, data_only: bool) -> Result<()> {
-        let indexes = 0..self.slots.len() as u16;
+        self.sync_some(data_only, |_| true)
+    }
+
+    /// [`PlacedFile::sync`] of the datafiles that `are_meant`.
+    pub(crate) fn sync_some(&self, data_only: bool, are_meant: impl Fn(&Datafile) -> bool) -> Result<()> {
+        let indexes =
+            (0..self.slots.len() as u16).filter(|&index| are_meant(&self.datafiles.table[usize::from(index)]));
         for index in indexes.clone() {
             if let Ok(Some(fd)) = self.readable_datafile(index) {
                 // SAFETY: the descriptor is open. Only a start: what fails here fails again, with its errno, below.

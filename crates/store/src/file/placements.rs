@@ -3,11 +3,12 @@
 //! A [`PlacedFile`] serves a request by the places that it knows, and reports when these are out of date. What follows
 //! is the same for all ways in; only how they find the new places differs, which is what [`Placements`] is for.
 
-use crate::file::placed_file::{PlacedFile, TransferOutcome};
+use crate::file::placed_file::{MoveBeside, PlacedFile, TransferOutcome};
 use crate::format::surplus::Surplus;
 use crate::os::error::{Error, Result};
 use std::io::{IoSlice, IoSliceMut};
 use std::ops::Deref;
+use std::sync::atomic::{Ordering, fence};
 use stripewise_control::{Action, Request, Sender, SentRequest};
 
 /// So often a write is repeated because its file has changed meanwhile, before it keeps others from changing it.
@@ -75,6 +76,14 @@ pub trait Placements {
     /// # Errors
     /// [`Error::Elsewhere`] alone: what cannot be cut off stays.
     fn cut_back(&self, surplus: &Surplus) -> Result<()>;
+
+    /// Notes that `[offset, offset + len)` was written while the file is moved beside its writers.
+    ///
+    /// # Errors
+    /// It cannot be noted, nor the move be ended.
+    fn mark(&self, _offset: u64, _len: u64) -> Result<()> {
+        Ok(())
+    }
 
     /// Keeps others from changing the file.
     ///
@@ -160,7 +169,8 @@ fn write_admitted<P: Placements>(
     loop {
         let (file, epoch) = placements.to_write(alone.is_some())?;
         admission.enter(&file);
-        match file.write_as_of(&admission.request, epoch, bufs, offset)? {
+        let written = file.write_as_of(&admission.request, epoch, bufs, offset);
+        match marked(placements, &file, written, alone.is_none().then_some(epoch), bufs, offset)? {
             TransferOutcome::Done(count) => return Ok(count),
             TransferOutcome::Partly(count, surplus) => {
                 let is_kept = alone.is_some() || file.is_of(epoch);
@@ -195,6 +205,34 @@ fn write_admitted<P: Placements>(
         if tries >= TRIES && alone.is_none() {
             alone = Some(placements.alone()?);
         }
+    }
+}
+
+/// Marks what was `written` where the file is moved beside its writers. The write counts if the counter still has the value of `epoch`, or
+/// if no other can change the file (`None`).
+#[inline]
+fn marked<P: Placements>(
+    placements: &P,
+    file: &PlacedFile,
+    written: Result<TransferOutcome>,
+    epoch: Option<u32>,
+    bufs: &[IoSlice<'_>],
+    offset: u64,
+) -> Result<TransferOutcome> {
+    if file.move_beside() == MoveBeside::No
+        || matches!(written, Ok(TransferOutcome::Stale | TransferOutcome::Absent(_)))
+    {
+        return written;
+    }
+    // A write that fails may have changed any of its bytes.
+    placements.mark(offset, bufs.iter().map(|buf| buf.len() as u64).sum())?;
+    // A move that changes the counter from now on finds the mark.
+    fence(Ordering::SeqCst);
+    match written {
+        Ok(TransferOutcome::Done(_)) | Err(_) if epoch.is_some_and(|epoch| !file.is_of(epoch)) => {
+            Ok(TransferOutcome::Stale)
+        }
+        written => written,
     }
 }
 

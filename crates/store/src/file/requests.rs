@@ -157,15 +157,29 @@ impl<'a> Requests<'a> {
         let inode = self.inode;
         let request = self.enter(Action::Append, 0, buf.len() as u64);
         self.put_gathered_or_give_up()?;
-        let _local = guard(&inode.appending);
-        if inode.file()?.whole_inode().is_some() || inode.is_whole()? {
-            return inode.append_whole(&request, buf, asks_where);
+        loop {
+            let is_whole = inode.is_whole()?;
+            if is_whole {
+                // The kernel appends once, where it finds the end; a move cannot have it written again. Waits without the lock below.
+                inode.hold_place()?;
+            }
+            let _local = guard(&inode.appending);
+            if inode.file()?.whole_inode().is_some() || is_whole && inode.is_whole()? {
+                return inode.append_whole(&request, buf, asks_where);
+            }
+            let lock = inode.registered_lock()?;
+            lock.lock(Purpose::Append, true)?;
+            // While this is locked no move switches.
+            let done = match inode.is_whole() {
+                Ok(true) => None,
+                Ok(false) => Some(Requests { are_admitted: true, ..*self }.append_locked(buf)),
+                Err(error) => Some(Err(error)),
+            };
+            lock.unlock(Purpose::Append)?;
+            if let Some(done) = done {
+                return done;
+            }
         }
-        let lock = inode.registered_lock()?;
-        lock.lock(Purpose::Append, true)?;
-        let done = Requests { are_admitted: true, ..*self }.append_locked(buf);
-        let unlocked = lock.unlock(Purpose::Append);
-        done.and_then(|value| unlocked.map(|()| value))
     }
 
     /// Waits at the gate, with no lock that others wait for. One comparison where there is none.

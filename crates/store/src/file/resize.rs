@@ -1,7 +1,7 @@
 //! Changes of a file's size and space, and what finishes one that a crash interrupted.
 
 use crate::file::inode::Inode;
-use crate::file::placed_file::{PlacedFile, stat_datafile};
+use crate::file::placed_file::{MoveBeside, PlacedFile, stat_datafile};
 use crate::file::rights::remove_datafile;
 use crate::file::writers::Collected;
 use crate::format::extent::{datafile_bytes, gaps};
@@ -101,13 +101,16 @@ impl Inode {
         if longer.is_empty() {
             return self.truncate_inode(size_bytes);
         }
+        self.end_move_beside(&file)?;
         let mut handle = self.read_handle()?;
+        // Of a move beside writers, or its death: there is more to clear away, and nothing to cut.
+        let noted = handle.truncating_to.filter(|&to| to == MAX_OFFSET);
         handle.truncating_to = Some(size_bytes);
         self.write_handle(&handle)?;
         let done = self.cut(&file, size_bytes);
         // Where a disk has failed, too: a later process must not cut off what is written behind the
         // new end from now on: it would take this change for that of a killed process.
-        handle.truncating_to = None;
+        handle.truncating_to = noted;
         done.and(self.write_handle(&handle))
     }
 
@@ -266,17 +269,31 @@ impl Inode {
             return Err(self.refused("fallocate", "this mode is not supported", Errno::OPNOTSUPP));
         }
         let end = offset.checked_add(len).filter(|&end| end <= MAX_OFFSET).ok_or_else(|| self.too_large())?;
-        let file = loop {
-            let file = self.file()?;
-            let absent = file.absent(offset, len);
-            if punch || absent.is_empty() {
-                break file;
-            }
-            self.ensure_datafiles(file.placement().version, &absent)?;
-        };
-        let grows = mode.is_empty();
         // Of the datafiles the size stays: it would count for the file's.
-        let mode = mode | FallocateFlags::KEEP_SIZE;
+        let kept = mode | FallocateFlags::KEEP_SIZE;
+        loop {
+            let (file, epoch) = self.to_write(false)?;
+            let absent = file.absent(offset, len);
+            if !punch && !absent.is_empty() {
+                self.ensure_datafiles(file.placement().version, &absent)?;
+                continue;
+            }
+            let done = self.allocate_in(&file, kept, offset, len);
+            if file.move_beside() != MoveBeside::No {
+                self.mark_beside(offset, len)?;
+            }
+            // Again where the bytes are now: also what was freed where they were is no hole there.
+            if file.is_of(epoch) {
+                done?;
+                break;
+            }
+        }
+        if mode.is_empty() { self.grow(end) } else { Ok(()) }
+    }
+
+    /// Allocates or frees space in the datafiles of `file`, and in the inode what it has. The `mode` keeps their size.
+    fn allocate_in(&self, file: &PlacedFile, mode: FallocateFlags, offset: u64, len: u64) -> Result<()> {
+        let punch = mode.contains(FallocateFlags::PUNCH_HOLE);
         let mut taken: Vec<Taken> = Vec::new();
         for sub in file.datafiles().placed.split(offset, len) {
             if sub.server == ServerId::META {
@@ -290,12 +307,12 @@ impl Inode {
                 }
                 if let Err(errno) = retry(|| rustix::fs::fallocate(fd, mode, sub.datafile_offset, sub.len)) {
                     // It has failed in any case; what cannot be given back is the file's, and goes with it.
-                    let _ = self.give_back(&file, &taken);
+                    let _ = self.give_back(file, &taken);
                     return Err(error(errno));
                 }
             }
         }
-        if grows { self.grow(end) } else { Ok(()) }
+        Ok(())
     }
 
     /// Gives back the space behind the ends of datafiles that an allocation has taken before it failed.

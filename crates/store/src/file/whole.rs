@@ -32,8 +32,13 @@ impl Inode {
     /// there is none and `make` says so. `None`: no such file, or no datafile. The file's times stay.
     ///
     /// The caller must be registered as a writer, and stay it as long as the datafile is used: then no byte moves to
-    /// another place. After a change of size by [`Inode::truncate`] or [`Inode::allocate`] it must be called again.
+    /// another place. A file that is being moved beside its writers is none such. After a change of size by [`Inode::truncate`] or [`Inode::allocate`] it must be called again.
     pub fn whole_datafile(&self, make: bool) -> Result<Option<OwnedFd>> {
+        if self.is_whole()? && self.try_hold_place()? { self.long_datafile(make) } else { Ok(None) }
+    }
+
+    /// [`Inode::whole_datafile`] for one who does not write there.
+    fn long_datafile(&self, make: bool) -> Result<Option<OwnedFd>> {
         self.put_gathered()?;
         let before = self.attributes()?;
         loop {
@@ -75,7 +80,7 @@ impl Inode {
     /// itself, under a mount here or elsewhere, takes the datafile's size for the file's.
     pub fn settle_whole(&self) -> Result<()> {
         if self.is_whole()? && self.try_register_writer()? {
-            let settled = self.attributes().and_then(|now| self.whole_datafile(now.size_bytes > 0));
+            let settled = self.attributes().and_then(|now| self.long_datafile(now.size_bytes > 0));
             self.release_writer()?;
             settled?;
         }

@@ -102,7 +102,10 @@ impl Inode {
     pub fn register_writer(&self) -> Result<()> {
         let mut writers = guard(&self.writers);
         if writers.count == 0 {
-            writers.lock = self.registration(true)?.map(Arc::new);
+            // It waits until there is one.
+            if let Some(lock) = self.registration(true)? {
+                self.keep_registration(&mut writers, lock)?;
+            }
         }
         writers.count += 1;
         Ok(())
@@ -113,7 +116,7 @@ impl Inode {
         let mut writers = guard(&self.writers);
         if writers.count == 0 {
             let Some(lock) = self.registration(false)? else { return Ok(false) };
-            writers.lock = Some(Arc::new(lock));
+            self.keep_registration(&mut writers, lock)?;
         }
         writers.count += 1;
         Ok(true)
@@ -203,6 +206,7 @@ impl Inode {
             (0, _) | (_, None) => return Err(Error::Invalid("a writer was released that was not registered".into())),
             (1, Some(lock)) => {
                 let done = self.leave(lock);
+                *guard(&self.registered) = None;
                 // Closing the lock file ends the registration in any case.
                 *writers = Writers { heads: writers.heads, kept: writers.kept, ..Writers::default() };
                 return done;
@@ -397,9 +401,19 @@ impl Inode {
 
     /// Size and mtime of a file that may be being written: of the inode and all datafiles. A server that is missing
     /// cannot say anything; it is the inner error.
-    fn open_attributes(&self) -> Result<(Attributes, Result<()>)> {
-        let file = self.file()?;
-        self.look_at_datafiles(&file, |_, _| ()).map(|(attributes, _, all)| (attributes, all))
+    pub(crate) fn open_attributes(&self) -> Result<(Attributes, Result<()>)> {
+        self.look_where_it_is().map(|(attributes, _, all)| (attributes, all))
+    }
+
+    /// [`Inode::look_at_datafiles`] of the places that the file has at the end of the look.
+    fn look_where_it_is(&self) -> Result<(Attributes, bool, Result<()>)> {
+        loop {
+            let file = self.file()?;
+            let found = self.look_at_datafiles(&file, |_, _| ())?;
+            if !self.has_moved_from(&file)? {
+                return Ok(found);
+            }
+        }
     }
 
     /// [`Inode::open_attributes`] by `file`, and whether the inode was changed after each of its datafiles; `length` is called
@@ -452,8 +466,7 @@ impl Inode {
             return Ok(found);
         }
         if self.may_be_written()? {
-            let file = self.file()?;
-            let (found, newest_is_inode, _) = self.look_at_datafiles(&file, |_, _| ())?;
+            let (found, newest_is_inode, _) = self.look_where_it_is()?;
             // The last writer puts the size into the inode, and after it the time that the file has: between the two the
             // inode tells when that was.
             if !newest_is_inode || !self.has_handle() {
@@ -481,6 +494,13 @@ impl Inode {
         }
         lock.lock(Purpose::Handle, false)?;
         Ok(Some(lock))
+    }
+
+    /// Keeps a file that has a writer from switching to other places, as well as it can be had, until what is returned is dropped. One
+    /// system call where there is no writer.
+    pub(crate) fn no_change(&self) -> Option<LockFile> {
+        let has_writer = self.has_handle() && LockFile::exists(self.store.locks(), self.handle()).unwrap_or(false);
+        if has_writer { self.after_a_change().ok().flatten() } else { None }
     }
 
     /// Attributes of a closed file with the blocks that the datafiles have now. Whatever fails costs no more than that.
@@ -525,7 +545,17 @@ impl Inode {
         if times.last_access.tv_nsec != UTIME_OMIT {
             self.forget_reads();
         }
-        let file = self.file()?;
+        loop {
+            let file = self.file()?;
+            let done = self.put_times_on(&file, times);
+            // A move that switches meanwhile finds the time in the inode, or this finds that it has.
+            if !self.has_moved_from(&file)? {
+                return done;
+            }
+        }
+    }
+
+    fn put_times_on(&self, file: &PlacedFile, times: &Timestamps) -> Result<()> {
         let placement = file.current_placement();
         for (index, datafile) in file.datafiles().table.iter().enumerate() {
             if placement.present.contains(index) {

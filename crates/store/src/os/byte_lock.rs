@@ -22,11 +22,12 @@ pub fn lock_byte(file: BorrowedFd<'_>, byte: i64, kind: libc::c_int, wait: bool)
     control(file, if wait { libc::F_OFD_SETLKW } else { libc::F_OFD_SETLK }, &mut lock_of(byte, kind))
 }
 
-/// Whether another open file description has a lock of one byte, exclusive or shared. Takes none. One system call.
-pub(crate) fn is_byte_locked(file: BorrowedFd<'_>, byte: i64) -> rustix::io::Result<bool> {
+/// Whether another open file description has a lock of one byte that keeps `kind` from being taken: any with `F_WRLCK`, an
+/// exclusive one with `F_RDLCK`. Takes none. One system call.
+pub(crate) fn is_byte_locked(file: BorrowedFd<'_>, byte: i64, kind: libc::c_int) -> rustix::io::Result<bool> {
     #[cfg(feature = "shuttle")]
     stripewise_switching::switch();
-    let mut lock = lock_of(byte, libc::F_WRLCK);
+    let mut lock = lock_of(byte, kind);
     control(file, libc::F_OFD_GETLK, &mut lock)?;
     Ok(libc::c_int::from(lock.l_type) != libc::F_UNLCK)
 }

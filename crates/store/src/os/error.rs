@@ -215,7 +215,8 @@ pub enum Error {
     },
     /// A file is open for writing, or its layout is just being changed, so that it cannot change now.
     #[error(
-        "{file} is open for writing, or another process is changing its layout: wait for that program and try again"
+        "{file} is open for writing by a program that keeps it where it is, or another process is changing its layout: wait for that \
+         program and try again"
     )]
     Busy {
         /// The file.

@@ -140,7 +140,7 @@ impl HeadLocks {
             Ok(None) | Err(Errno::ROFS | Errno::NOSPC | Errno::DQUOT) => return Ok(false),
             Err(errno) => return Err(Error::io("open", Path::new(FILE))(errno)),
         };
-        is_byte_locked(file, third_byte_of(handle)).map_err(Error::io("lock", Path::new(FILE)))
+        is_byte_locked(file, third_byte_of(handle), libc::F_WRLCK).map_err(Error::io("lock", Path::new(FILE)))
     }
 
     /// Keeps other processes from making the first datafile of file `handle`, or from cutting its head as if that were all of it,

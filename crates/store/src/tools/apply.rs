@@ -2,7 +2,7 @@
 //! them cannot be done, those before it are undone.
 
 use crate::file::inode::Inode;
-use crate::file::mover::Moved;
+use crate::file::moving::Moved;
 use crate::file::steps::Then;
 use crate::os::error::{Error, Result};
 use crate::pool::applying::Applying;
@@ -108,7 +108,7 @@ impl Store {
         let mut files = Vec::new();
         for (PlannedMove { path, inode, layout }, &copied_bytes) in moves.into_iter().zip(&forecast.moved_bytes) {
             let before = inode.layout()?;
-            if *before != layout && inode.is_held()? {
+            if *before != layout && inode.is_kept_from(&layout)? {
                 return Err(Error::Busy { file: path });
             }
             let kept_bytes = inode.attributes()?.size_bytes.saturating_sub(copied_bytes);

@@ -11,7 +11,7 @@
 
 use crate::backend::{ServerState, Setting};
 use crate::file::inode::Inode;
-use crate::file::mover::Moved;
+use crate::file::moving::Moved;
 use crate::file::room_ahead::RoomAhead;
 use crate::file::steps::Then;
 use crate::os::error::{Error, Result};

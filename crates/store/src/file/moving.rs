@@ -1,0 +1,493 @@
+//! A move under way: copies what changes its place, reads it back, and makes the copy the file.
+
+use crate::file::inode::{Inode, sync_names};
+use crate::file::marks::within;
+use crate::file::move_plan::MovePlan;
+use crate::file::placed_file::PlacedFile;
+use crate::file::placements::{self, Placements};
+use crate::file::rights::{create_datafile, remove_datafile};
+use crate::file::steps::Steps;
+use crate::format::handle::Handle;
+use crate::format::hints;
+use crate::format::placement::{Datafile, Placement};
+use crate::format::surplus::Surplus;
+use crate::os::error::{Error, Result};
+use crate::os::sys::retry;
+use rustix::fs::{Timespec, Timestamps};
+use rustix::io::Errno;
+use std::cell::RefCell;
+use std::io::{IoSlice, IoSliceMut};
+use std::sync::Arc;
+use stripewise_control::{Sender, Way};
+use stripewise_layout::{Layout, MAX_OFFSET, ServerId};
+use stripewise_optimisation::SMALL;
+
+/// What a move did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moved {
+    /// Bytes that were copied to other places; what was written meanwhile was copied again.
+    pub copied_bytes: u64,
+    /// Bytes of the file that stayed where they were.
+    pub kept_bytes: u64,
+    /// blake3 of the bytes that were copied, in order of offset; the copy read back gave the same. Of a file that had writers, of
+    /// those that were copied last.
+    pub checksum: [u8; 32],
+}
+
+impl Moved {
+    /// Of a file of `size_bytes` that is where it is to be.
+    pub(crate) fn nothing(size_bytes: u64) -> Self {
+        Self { copied_bytes: 0, kept_bytes: size_bytes, checksum: *blake3::hash(&[]).as_bytes() }
+    }
+}
+
+impl Inode {
+    /// The times of a file without a writer.
+    fn times(&self) -> Result<Timestamps> {
+        let stat = self.stat()?;
+        let time = |tv_sec, ns| Timespec { tv_sec, tv_nsec: ns };
+        Ok(Timestamps {
+            last_access: time(stat.st_atime, stat.st_atime_nsec as _),
+            last_modification: time(stat.st_mtime, stat.st_mtime_nsec as _),
+        })
+    }
+
+    /// The one step that makes the new layout the file's. On failure the old handle stands.
+    fn switch(&self, handle: &Handle) -> Result<()> {
+        let before = self.read_handle()?;
+        let synced = |inode: &Self| retry(|| rustix::fs::fsync(inode.descriptor())).map_err(inode.failed("sync"));
+        synced(self)?;
+        self.write_handle(handle)?;
+        synced(self).inspect_err(|_| {
+            // It is unknown which of the two the disk has; both are whole as long as neither generation is removed.
+            let _ = self.write_handle(&before);
+        })
+    }
+}
+
+/// A move under way, by the holder of the file's structural lock, or beside writers. Each [`Move::step`] copies a part of one region or
+/// reads it back; [`Move::finish`], or [`Move::switch`], makes the copy the file. Dropped before that, it leaves the file as it was.
+pub(crate) struct Move<'a> {
+    inode: &'a Inode,
+    handle: Handle,
+    plan: MovePlan,
+    times: Timestamps,
+    size_bytes: u64,
+    old: Arc<PlacedFile>,
+    copy: PlacedFile,
+    created: RefCell<Vec<Datafile>>,
+    /// Whether the file has writers.
+    is_beside: bool,
+    /// What is copied and read back in this pass: `plan.copy` in the first.
+    pass: Vec<(u64, u64)>,
+    /// What of `pass` is next, and how many bytes of it are done.
+    next: (usize, u64),
+    /// Bytes copied and read back, and what they come to at the end of the pass.
+    done_bytes: u64,
+    total_bytes: u64,
+    /// Bytes copied since the last sync.
+    unsynced_bytes: u64,
+    reads_back: bool,
+    original: blake3::Hasher,
+    copied: blake3::Hasher,
+    buffer: Vec<u8>,
+    has_switched: bool,
+}
+
+impl<'a> Move<'a> {
+    /// Of a file of `size_bytes` without a writer.
+    pub(crate) fn alone(inode: &'a Inode, handle: Handle, layout: Arc<Layout>, size_bytes: u64) -> Result<Self> {
+        let old = inode.file()?;
+        Self::start(inode, handle, layout, size_bytes, old, false)
+    }
+
+    /// Of a file with writers, of which this process is one; by a holder of its place. Nothing of the old or the new layout may be in the
+    /// inode.
+    pub(crate) fn beside(inode: &'a Inode, handle: Handle, layout: Arc<Layout>) -> Result<Self> {
+        let old = own_file(inode)?;
+        Self::start(inode, handle, layout, inode.put_size_bytes()?, old, true)
+    }
+
+    fn start(
+        inode: &'a Inode,
+        handle: Handle,
+        layout: Arc<Layout>,
+        size_bytes: u64,
+        old: Arc<PlacedFile>,
+        is_beside: bool,
+    ) -> Result<Self> {
+        inode.remove_strangers(&handle)?;
+        let times = inode.times()?;
+        let before = old.current_placement();
+        let version = handle.version.wrapping_add(1);
+        let plan = MovePlan::new(&before, &layout, version, size_bytes)?;
+        let generations = plan.generations.clone();
+        let mut placement = Placement { version, generations, layout, present: Default::default(), ..before };
+        let datafiles = placement.datafiles()?;
+        add_those_that_stay(&mut placement, &datafiles.table, &old);
+        let own = inode.descriptor().try_clone_to_owned().map_err(|_| inode.failed("duplicate")(Errno::MFILE))?;
+        let copy = PlacedFile::new(inode.store.plane().clone(), placement, Some(Arc::new(own)))?;
+        Ok(Self {
+            inode,
+            handle,
+            times,
+            size_bytes,
+            old,
+            copy,
+            created: RefCell::default(),
+            is_beside,
+            total_bytes: bytes_of(&plan.copy) * 2,
+            pass: plan.copy.clone(),
+            next: (0, 0),
+            done_bytes: 0,
+            unsynced_bytes: 0,
+            reads_back: false,
+            original: blake3::Hasher::new(),
+            copied: blake3::Hasher::new(),
+            buffer: Vec::new(),
+            has_switched: false,
+            plan,
+        })
+    }
+
+    /// How many servers, at least, share each of its steps.
+    pub(crate) fn servers(&self) -> usize {
+        let stripes = |layout: &Layout, at| layout.regions()[layout.region_at(at)].stripes().len();
+        let of = |&(from, _): &(u64, u64)| {
+            stripes(&self.old.datafiles().placed, from).min(stripes(&self.copy.datafiles().placed, from))
+        };
+        self.plan.copy.iter().map(of).min().unwrap_or(1)
+    }
+
+    /// Bytes copied and read back so far.
+    pub(crate) fn done_bytes(&self) -> u64 {
+        self.done_bytes
+    }
+
+    /// What [`Move::step`] comes to at the end of the pass: all is copied, and read back.
+    pub(crate) fn total_bytes(&self) -> u64 {
+        self.total_bytes
+    }
+
+    /// Has `parts` copied again by the next steps.
+    pub(crate) fn begin_pass(&mut self, parts: Vec<(u64, u64)>) {
+        self.total_bytes += bytes_of(&parts) * 2;
+        self.pass = parts;
+        (self.reads_back, self.next) = (false, (0, 0));
+        (self.original, self.copied) = (blake3::Hasher::new(), blake3::Hasher::new());
+    }
+
+    /// Beside writers: reads again how long the file is and which datafiles it has. What of `parts` is copied then; `None`: the file can
+    /// not be moved so any more.
+    pub(crate) fn renew(&mut self, parts: &[(u64, u64)]) -> Result<Option<Vec<(u64, u64)>>> {
+        let handle = self.inode.read_handle()?;
+        let which = |of: &Handle| (of.version, of.layout, of.generations.clone());
+        let (attributes, all) = self.inode.open_attributes()?;
+        all?;
+        let (old, mut placement) = (own_file(self.inode)?, self.copy.current_placement());
+        let plan =
+            MovePlan::new(&old.current_placement(), &placement.layout, placement.version, attributes.size_bytes)?;
+        if which(&handle) != which(&self.handle) || plan.generations != self.plan.generations {
+            return Ok(None);
+        }
+        add_those_that_stay(&mut placement, &self.copy.datafiles().table, &old);
+        self.copy.refresh(&placement);
+        self.times = Timestamps { last_modification: attributes.mtime, ..self.inode.times()? };
+        (self.handle, self.old, self.size_bytes, self.plan) = (handle, old, attributes.size_bytes, plan);
+        Ok(Some(within(parts, &self.plan.copy)))
+    }
+
+    fn has_created(&self, datafile: &Datafile) -> bool {
+        self.created.borrow().contains(datafile)
+    }
+
+    /// Copies the bytes of one of the `steps` within a region, or reads as many back once all is copied and synced. `false`:
+    /// nothing is left to do.
+    pub(crate) fn step(&mut self, steps: &Steps) -> Result<bool> {
+        if self.is_beside && self.pass.is_empty() {
+            return Ok(false);
+        }
+        let (number, done) = self.next;
+        let Some(&(from, to)) = self.pass.get(number) else {
+            if self.reads_back {
+                return Ok(false);
+            }
+            if !self.is_beside {
+                self.set_times()?;
+            }
+            self.sync()?;
+            (self.reads_back, self.next) = (true, (0, 0));
+            return self.step(steps);
+        };
+        let at = from + done;
+        let len = steps.bytes().min(to - at);
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.resize(buffer.len().max(len as usize), 0);
+        let chunk = &mut buffer[..len as usize];
+        if self.reads_back {
+            self.read(&self.copy, chunk, at)?;
+            self.copied.update(chunk);
+        } else {
+            self.read(&self.old, chunk, at)?;
+            self.original.update(chunk);
+            self.write(chunk, at)?;
+            self.unsynced_bytes += len;
+            if self.unsynced_bytes >= steps.unsynced_bytes() {
+                self.sync_copy(true)?;
+                self.unsynced_bytes = 0;
+            }
+        }
+        self.buffer = buffer;
+        self.next = if at + len == to { (number + 1, 0) } else { (number, done + len) };
+        self.done_bytes += len;
+        Ok(true)
+    }
+
+    /// Makes sure that the copy reads as what was copied in this pass; the hash of that. `name` stands in errors.
+    pub(crate) fn check(&self, name: &str) -> Result<[u8; 32]> {
+        let (original, copied) = (self.original.finalize(), self.copied.finalize());
+        if original != copied {
+            let (original, copied) = (original.to_hex().to_string(), copied.to_hex().to_string());
+            return Err(Error::Checksum { file: name.to_owned(), original, copied });
+        }
+        Ok(*original.as_bytes())
+    }
+
+    /// Makes the copy the file, whose layout is kept as `hash` then. `name` stands in errors.
+    pub(crate) fn finish(mut self, hash: [u8; 32], name: &str) -> Result<Moved> {
+        let checksum = self.check(name)?;
+        self.make_it_the_file(hash, self.size_bytes)?;
+        // The move is done. What cannot be cleared now (a server that is away) is left to the next writer; to free what
+        // other regions had in the inode and in datafiles is no change of the file.
+        self.clear();
+        let _ = self.set_times();
+        Ok(self.done(checksum))
+    }
+
+    /// Beside writers, none of which writes now: makes the copy the file.
+    pub(crate) fn switch(&mut self, hash: [u8; 32]) -> Result<()> {
+        self.give_rights_and_times(&self.times)?;
+        let before = self.inode.times()?;
+        // Nothing may be cut off after a crash: the writers of the file may have made it longer.
+        self.make_it_the_file(hash, MAX_OFFSET)?;
+        // Those that were changed meanwhile; what is changed from now on is changed in the new places.
+        let Ok(after) = self.inode.times() else { return Ok(()) };
+        let is_set = before.last_modification != after.last_modification;
+        let _ = self.give_rights_and_times(if is_set { &after } else { &self.times });
+        Ok(())
+    }
+
+    fn make_it_the_file(&mut self, hash: [u8; 32], truncating_to: u64) -> Result<()> {
+        let placement = self.copy.current_placement();
+        let mut optimisations = self.handle.optimisations.clone();
+        let head_bytes = placement.layout.head_in_inode_bytes();
+        if hints::small(&optimisations).is_some_and(|small| small.value(0) != head_bytes) {
+            // The new layout says where the first bytes are, and no longer the hint that the file was made with.
+            optimisations.disable(SMALL.index);
+        }
+        let switched = Handle {
+            version: placement.version,
+            optimisations,
+            layout: hash,
+            generations: placement.generations,
+            present: placement.present,
+            truncating_to: Some(truncating_to),
+            ..self.handle.clone()
+        };
+        self.inode.record_move(&self.old, &self.copy, self.size_bytes)?;
+        self.inode.switch(&switched)?;
+        self.has_switched = true;
+        Ok(())
+    }
+
+    /// After the switch, by a holder of the right to change the handle: removes what was the file. What cannot be removed is left to the
+    /// next writer.
+    pub(crate) fn clear(&self) {
+        let _ = self.inode.finish_change();
+        self.inode.remove_those_behind(&self.old, &self.copy);
+    }
+
+    /// What was done.
+    pub(crate) fn done(&self, checksum: [u8; 32]) -> Moved {
+        Moved { copied_bytes: self.total_bytes / 2, kept_bytes: self.size_bytes - bytes_of(&self.plan.copy), checksum }
+    }
+
+    /// Gives the datafiles that were made for the copy the file's rights, and `times`.
+    fn give_rights_and_times(&self, times: &Timestamps) -> Result<()> {
+        let rights = self.inode.rights()?;
+        self.copy.for_each_present(|index, fd| {
+            if !self.has_created(&self.copy.datafiles().table[usize::from(index)]) {
+                return Ok(());
+            }
+            rights.give(fd)?;
+            rustix::fs::futimens(fd, times)
+        })
+    }
+
+    /// Reads all of `chunk`; what the file does not have is zeros.
+    fn read(&self, file: &PlacedFile, chunk: &mut [u8], at: u64) -> Result<()> {
+        let places = ByPlan { moving: self, file, end: at + chunk.len() as u64 };
+        let mut done = 0;
+        while done < chunk.len() {
+            match placements::read(&places, &mut [IoSliceMut::new(&mut chunk[done..])], at + done as u64)? {
+                0 => return Err(Error::Invalid("the file ended early".into())),
+                count => done += count,
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes `chunk`, leaving out blocks of zeros so that holes stay holes, except in the inode, whose bytes may hold
+    /// anything from before, and where something was copied before.
+    fn write(&self, chunk: &[u8], at: u64) -> Result<()> {
+        const BLOCK: usize = 64 << 10;
+        let layout = &self.copy.placement().layout;
+        let in_inode = layout.regions()[layout.region_at(at)].stripes()[0].server == ServerId::META;
+        let is_again = self.total_bytes > 2 * bytes_of(&self.pass);
+        let zeros = |block: &[u8]| !in_inode && !is_again && block.iter().all(|&byte| byte == 0);
+        let mut from = 0;
+        while from < chunk.len() {
+            let mut to = (from + BLOCK).min(chunk.len());
+            if zeros(&chunk[from..to]) {
+                from = to;
+                continue;
+            }
+            while to < chunk.len() && !zeros(&chunk[to..(to + BLOCK).min(chunk.len())]) {
+                to = (to + BLOCK).min(chunk.len());
+            }
+            self.write_all(&chunk[from..to], at + from as u64)?;
+            from = to;
+        }
+        Ok(())
+    }
+
+    fn write_all(&self, bytes: &[u8], at: u64) -> Result<()> {
+        let places = ByPlan { moving: self, file: &self.copy, end: at };
+        let mut done = 0;
+        while done < bytes.len() {
+            // What cannot be written is found out by the next; then the whole copy goes.
+            done += placements::write(&places, &[IoSlice::new(&bytes[done..])], at + done as u64)?;
+        }
+        Ok(())
+    }
+
+    /// Gives the copy the file's times: the last writer to close the file takes the latest of its datafiles'.
+    fn set_times(&self) -> Result<()> {
+        self.copy.for_each_present(|_, fd| rustix::fs::futimens(fd, &self.times))?;
+        rustix::fs::futimens(self.inode.descriptor(), &self.times).map_err(self.inode.failed("set the times of"))
+    }
+
+    /// Makes the bytes of the copy durable. Beside writers what stays has bytes of theirs, and is not waited for.
+    fn sync_copy(&self, data_only: bool) -> Result<()> {
+        self.copy.sync_some(data_only, |datafile| !self.is_beside || self.has_created(datafile))
+    }
+
+    /// Makes the copy durable, names included.
+    fn sync(&self) -> Result<()> {
+        self.sync_copy(false)?;
+        if !self.is_beside {
+            retry(|| rustix::fs::fsync(self.inode.descriptor())).map_err(self.inode.failed("sync"))?;
+        }
+        self.created
+            .borrow()
+            .iter()
+            .try_for_each(|datafile| sync_names(&self.inode.store, self.inode.handle(), *datafile))
+    }
+}
+
+/// Bytes of parts of a file.
+pub(crate) fn bytes_of(parts: &[(u64, u64)]) -> u64 {
+    parts.iter().map(|(from, to)| to - from).sum()
+}
+
+/// The file as it is now, apart from what others of this process know of it.
+fn own_file(inode: &Inode) -> Result<Arc<PlacedFile>> {
+    let placement = inode.file()?.current_placement();
+    PlacedFile::new(inode.store.plane().clone(), placement, None).map(Arc::new)
+}
+
+/// Adds the datafiles of `table` that exist already, for regions that stay.
+fn add_those_that_stay(placement: &mut Placement, table: &[Datafile], old: &PlacedFile) {
+    let before = old.current_placement().present;
+    for (index, datafile) in table.iter().enumerate() {
+        let known = old.datafiles().table.iter().position(|other| other == datafile);
+        if known.is_some_and(|known| before.contains(known)) {
+            placement.present.insert(index);
+        }
+    }
+}
+
+impl Drop for Move<'_> {
+    /// Removes what a move that did not come to its end has made. What cannot be removed is left to the next move.
+    fn drop(&mut self) {
+        if self.has_switched {
+            return;
+        }
+        let Ok(stat) = self.inode.stat() else { return };
+        for datafile in self.created.borrow().iter() {
+            let (store, identity) = (&self.inode.store, self.inode.identity());
+            let _ = remove_datafile(store.plane(), self.inode.handle(), *datafile, stat.st_uid, identity);
+        }
+    }
+}
+
+/// How a move finds the bytes of the file, or of its copy. The placement cannot change under the structural lock; only
+/// another file that shares the epoch counter can seem to change it.
+struct ByPlan<'a> {
+    moving: &'a Move<'a>,
+    file: &'a PlacedFile,
+    /// End of what is read.
+    end: u64,
+}
+
+impl<'a> Placements for ByPlan<'a> {
+    type Found = &'a PlacedFile;
+    type Alone = ();
+
+    fn current(&self) -> Result<&'a PlacedFile> {
+        Ok(self.file)
+    }
+
+    fn renew(&self, file: &PlacedFile) -> Result<()> {
+        let mut placement = file.current_placement();
+        placement.epoch = self.moving.inode.store.plane().epoch(self.moving.inode.handle());
+        file.refresh(&placement);
+        Ok(())
+    }
+
+    fn make(&self, file: &PlacedFile, indexes: &[u16]) -> Result<()> {
+        let inode = self.moving.inode;
+        let rights = inode.rights()?;
+        let mut placement = file.current_placement();
+        for &index in indexes {
+            let datafile = file.datafiles().table[usize::from(index)];
+            self.moving.created.borrow_mut().push(datafile);
+            create_datafile(inode.store.plane(), inode.handle(), inode.identity(), datafile, rights)?;
+            placement.present.insert(usize::from(index));
+        }
+        file.refresh(&placement);
+        Ok(())
+    }
+
+    fn size_bytes(&self) -> Result<u64> {
+        Ok(self.end)
+    }
+
+    /// What the copy does not have are its holes; of the original it would be lost for good.
+    fn check_hole(&self, file: &PlacedFile, index: u16, position: u64) -> Result<()> {
+        if std::ptr::eq(file, &*self.moving.old) { self.moving.inode.check_hole(file, index, position) } else { Ok(()) }
+    }
+
+    /// All of a copy that cannot be finished goes.
+    fn cut_back(&self, _surplus: &Surplus) -> Result<()> {
+        Ok(())
+    }
+
+    fn alone(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn sender(&self) -> Sender {
+        Sender::this_process(Way::Mover)
+    }
+}

@@ -1,0 +1,87 @@
+//! What the writers of a file do while it is moved beside them ([`crate::file::beside`]).
+//!
+//! A move tells of itself by the file's epoch counter, and each process that is registered as a writer looks at the lock file when it
+//! reads the placement again. While bytes are copied it marks what it writes ([`crate::file::marks`]). While the move switches its
+//! writers wait; one that began before finds another epoch after its write, and writes again. Without a move a write costs one load.
+
+use crate::file::inode::Inode;
+use crate::file::lockfile::{LockFile, Purpose, Writers};
+use crate::file::placed_file::{MoveBeside, PlacedFile};
+use crate::os::error::Result;
+use crate::os::sync::guard;
+use std::sync::Arc;
+
+impl Inode {
+    /// Takes `lock`, by which this process is registered as a writer from now on.
+    pub(crate) fn keep_registration(&self, writers: &mut Writers, lock: LockFile) -> Result<()> {
+        let lock = Arc::new(lock);
+        *guard(&self.registered) = Some(lock.clone());
+        // In this order: a move that begins after this look tells of itself.
+        match lock.is_exclusive(Purpose::Place) {
+            Ok(false) => {}
+            // Those that know the placement by this process, too.
+            Ok(true) => self.bump_epoch(),
+            Err(error) => {
+                *guard(&self.registered) = None;
+                return Err(error);
+            }
+        }
+        writers.lock = Some(lock);
+        Ok(())
+    }
+
+    /// Whether the file is being moved beside its writers, of which this process is one. One system call, two if it is.
+    pub(crate) fn move_beside(&self) -> Result<MoveBeside> {
+        let Some(lock) = guard(&self.registered).clone() else { return Ok(MoveBeside::No) };
+        Ok(match lock.is_exclusive(Purpose::Place)? {
+            false => MoveBeside::No,
+            true if lock.is_exclusive(Purpose::Lease)? => MoveBeside::Switches,
+            true => MoveBeside::Copies,
+        })
+    }
+
+    /// Waits until a move beside this writer has switched, or its process has died, and reads the placement again.
+    pub(crate) fn wait_for_switch(&self) -> Result<()> {
+        if let Some(lock) = guard(&self.registered).clone() {
+            lock.lock(Purpose::Lease, false)?;
+            lock.unlock(Purpose::Lease)?;
+        }
+        self.reload().map(drop)
+    }
+
+    /// Notes for a move beside writers that `[offset, offset + len)` has changed. One system call.
+    pub(crate) fn mark_beside(&self, offset: u64, len: u64) -> Result<()> {
+        guard(&self.registered).clone().map_or(Ok(()), |lock| lock.mark(offset, len))
+    }
+
+    /// After bytes of `file` were cut off, by the holder of the right to change the handle: a move beside writers ends, and none begins
+    /// until this process is no writer any more.
+    pub(crate) fn end_move_beside(&self, file: &PlacedFile) -> Result<()> {
+        if file.move_beside() == MoveBeside::No {
+            return Ok(());
+        }
+        guard(&self.registered).clone().map_or(Ok(()), |lock| lock.end_move())
+    }
+
+    /// Whether `file` is not where the file is any more.
+    pub(crate) fn has_moved_from(&self, file: &PlacedFile) -> Result<bool> {
+        Ok(file.is_stale() && self.file()?.placement().version != file.placement().version)
+    }
+
+    /// Keeps the file's bytes where they are as long as this process is registered as a writer, unless the file is being moved beside its
+    /// writers; whether it does. One system call the first time.
+    pub(crate) fn try_hold_place(&self) -> Result<bool> {
+        let mut writers = guard(&self.writers);
+        let Some(lock) = writers.lock.clone().filter(|_| !writers.holds_place) else { return Ok(writers.holds_place) };
+        writers.holds_place = lock.try_shared(Purpose::Place)?;
+        Ok(writers.holds_place)
+    }
+
+    /// [`Inode::try_hold_place`] that waits for a move, which gives way.
+    pub(crate) fn hold_place(&self) -> Result<()> {
+        while !self.try_hold_place()? {
+            self.registered_lock()?.lock_place()?;
+        }
+        Ok(())
+    }
+}
