@@ -54,6 +54,7 @@ def wait_for(condition):
     began = time.monotonic()
     while not (found := condition()):
         assert time.monotonic() - began < PATIENCE_S
+        time.sleep(0.005)  # The next look: what is waited for needs the processor, too.
     return found
 
 

@@ -391,7 +391,7 @@ class OrchestratedNode(TypedDict):
     name: str
     address: str | None
     is_joined: bool
-    clock_offset_s: float
+    clock_offset_s: float | None
     clock_error_s: float
     heard_s: float
     is_in_turns: bool | None

@@ -25,7 +25,7 @@ const MOST_NAME_BYTES: usize = 3 * PROGRAM_NAME_BYTES;
 const STANDINGS: [Standing; 4] = [Standing::Shared, Standing::Probe, Standing::Dedicated, Standing::Cooldown];
 
 /// What a node's pages say, as of `now_ns` of its clock.
-pub fn report_of(snapshot: &NodeSnapshot, round_trip_ns: u64, now_ns: u64) -> Report {
+pub fn report_of(snapshot: &NodeSnapshot, now_ns: u64) -> Report {
     let mut latest: Vec<&ProgramTraits> = snapshot.programs.iter().collect();
     latest.sort_by_key(|one| std::cmp::Reverse(one.last_ns));
     let programs = latest.into_iter().take(MOST_PROGRAMS).map(|one| program_of(one, now_ns)).collect();
@@ -37,7 +37,7 @@ pub fn report_of(snapshot: &NodeSnapshot, round_trip_ns: u64, now_ns: u64) -> Re
         most.into_iter().take(MOST_USERS).map(wire).collect::<Vec<_>>()
     });
     let (traffic, unplaced) = (traffic.collect(), snapshot.unplaced);
-    Report { sent_ns: now_ns, round_trip_ns, programs, traffic, unplaced, in_turns: None }
+    Report { sent_ns: now_ns, programs, traffic, unplaced, ..Report::default() }
 }
 
 fn program_of(one: &ProgramTraits, now_ns: u64) -> WireProgram {
@@ -189,7 +189,7 @@ mod tests {
         let user = UserTraffic { requests: 3.0, gap_bytes: 10.0 };
         let traffic = vec![Vec::new(), vec![user]];
         let sent = NodeSnapshot { programs: vec![traits(7 << 32 | 5)], traffic, unplaced: 2 };
-        let report = report_of(&sent, 40, 1000);
+        let report = report_of(&sent, 1000);
         let come = snapshot_of(&report, 2, 1_001_000).unwrap();
         let mut expected = sent.clone();
         (expected.programs[0].first_ns, expected.programs[0].last_ns) = (1_000_100, 1_000_900);
@@ -217,7 +217,7 @@ mod tests {
         most.uses = (0..200).map(|server| ServerUseBy { server, gap_bytes: 1.0, reuse_ns: 1.0 }).collect();
         let user = UserTraffic { requests: 1e9, gap_bytes: 1e9 };
         let traffic = vec![vec![user; 300]; 200];
-        let report = report_of(&NodeSnapshot { programs: vec![most; 300], traffic, unplaced: 0 }, 0, u64::MAX);
+        let report = report_of(&NodeSnapshot { programs: vec![most; 300], traffic, unplaced: 0 }, u64::MAX);
         assert!(prost::Message::encoded_len(&report) < crate::wire::MESSAGE_BYTES - 1000);
         assert!(snapshot_of(&report, 200, 0).is_ok());
     }

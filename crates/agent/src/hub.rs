@@ -36,11 +36,11 @@ struct Joined {
 /// What a report says beside its programs.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ReportTimes {
-    /// The agent's clock when it sent it.
-    pub(crate) sent_ns: u64,
     /// When it came.
     pub(crate) came_ns: u64,
     pub(crate) round_trip_ns: u64,
+    /// The agent's clock less this one.
+    pub(crate) offset_ns: Option<i64>,
     /// Whether the gates of the node keep to slices.
     pub(crate) in_turns: Option<bool>,
 }
@@ -52,20 +52,12 @@ impl Joined {
             name: node.to_owned(),
             address: self.address.to_string(),
             is_joined,
-            clock_offset_ns: self.report.clock_offset_ns(),
+            clock_offset_ns: self.report.offset_ns,
             clock_error_ns: self.report.round_trip_ns / 2,
             heard_ns: now_ns.saturating_sub(self.report.came_ns),
             is_in_turns: self.report.in_turns.filter(|_| is_joined),
             programs: if is_joined { names.collect() } else { Vec::new() },
         }
-    }
-}
-
-impl ReportTimes {
-    /// The agent's clock less this one: half of the round trip before it came it was sent.
-    fn clock_offset_ns(&self) -> i64 {
-        let then_ns = i128::from(self.came_ns) - i128::from(self.round_trip_ns / 2);
-        i64::try_from(i128::from(self.sent_ns) - then_ns).unwrap_or(0)
     }
 }
 

@@ -234,7 +234,9 @@ impl Member {
                     match reports.try_reserve() {
                         Ok(place) => {
                             let snapshot = self.pages.snapshot();
-                            let mut report = report_of(&snapshot, self.clock.round_trip_ns().unwrap_or(0), now_ns());
+                            let mut report = report_of(&snapshot, now_ns());
+                            report.round_trip_ns = self.clock.round_trip_ns().unwrap_or(0);
+                            report.offset_ns = self.clock.own_less_other_ns();
                             report.in_turns = Some(self.pages.is_in_turns());
                             place.send(to.seal(&report));
                         }

@@ -165,8 +165,8 @@ impl ServedSession<'_> {
         } else if !self.hub.is_of(node, self.number) {
             return Err(AgentError::Invalid("another agent has joined with the key of this node".to_owned()));
         }
-        let Report { sent_ns, round_trip_ns, in_turns, .. } = report;
-        self.hub.note((node, self.number), snapshot, ReportTimes { sent_ns, came_ns, round_trip_ns, in_turns });
+        let Report { round_trip_ns, offset_ns, in_turns, .. } = report;
+        self.hub.note((node, self.number), snapshot, ReportTimes { came_ns, round_trip_ns, offset_ns, in_turns });
         Ok(Times { sent_ns: report.sent_ns, came_ns, answered_ns: now_ns() })
     }
 }

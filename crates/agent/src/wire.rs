@@ -160,6 +160,9 @@ pub struct Report {
     /// Whether gates of its node keep to slices.
     #[prost(bool, optional, tag = "6")]
     pub in_turns: Option<bool>,
+    /// The agent's clock less the orchestrator's, as measured with the shortest round trip.
+    #[prost(sint64, optional, tag = "7")]
+    pub offset_ns: Option<i64>,
 }
 
 /// The times of one report: the agent measures how far the orchestrator's clock is from its own.

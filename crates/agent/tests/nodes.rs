@@ -1,16 +1,19 @@
-//! An orchestrator and agents of several nodes over TCP: plans, cuts, ends, hostile messages.
+//! An orchestrator and agents of several nodes over TCP: plans, delays, losses, cuts, ends, hostile messages.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+mod slow_wire;
+
+use std::io::Read;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use stripewise_agent::seal::{KEY_BYTES, SessionKeys};
+use slow_wire::{Network, Wire};
+use stripewise_agent::seal::{KEY_BYTES, SealedWay, SessionKeys};
 use stripewise_agent::wire::{
-    Challenge, JOIN_PATH, JoinOpening, MESSAGE_BYTES, Report, Sealed, WIRE_VERSION, WireProgram,
+    Challenge, JOIN_PATH, JoinAnswer, JoinOpening, MESSAGE_BYTES, Report, Sealed, WIRE_VERSION, WireProgram,
 };
 use stripewise_agent::{AgentListener, AgentLog, AgentOptions, Hub, HubNodes, NodeAgent, NodeKeys, new_key};
 use stripewise_control::{Action, Door, FileId, Request, Sender, Served, Way};
@@ -20,6 +23,7 @@ use stripewise_orchestrate::{
     this_node,
 };
 use stripewise_store::Pool;
+use stripewise_store::emulate::now_ns;
 use stripewise_store::pool::{PoolSpec, TierSpec};
 use tokio_stream::wrappers::ReceiverStream;
 
@@ -84,12 +88,14 @@ impl Cluster {
         NodeKeys::load(&self.keys).unwrap()
     }
 
-    /// The first port that is free, or the one that an orchestrator had before.
+    /// At the first port that is free, or the one that an orchestrator had before.
     fn orchestrator(&self, port: u16, log: &Log) -> Orchestrating {
-        let window = Duration::from_millis(40);
+        self.orchestrator_at(SocketAddr::from(([127, 0, 0, 1], port)), Duration::from_millis(40), log)
+    }
+
+    fn orchestrator_at(&self, address: SocketAddr, window: Duration, log: &Log) -> Orchestrating {
         let options = OrchestratorOptions { policy: "even".to_owned(), window, rules: ProgramRules::default() };
         let hub = Hub::new(&self.pool, "even", self.keys(), log.teller());
-        let address = SocketAddr::from(([127, 0, 0, 1], port));
         // The one before may not have gone yet.
         let orchestrator = wait_for("an orchestrator", || Orchestrator::start(&self.pool, &options).ok());
         let listener = wait_for("the port", || AgentListener::start(address, hub.clone()).ok());
@@ -156,14 +162,14 @@ impl Drop for Orchestrating {
 /// A program that sends requests until it is dropped, and what its gate did.
 struct Running {
     is_over: Arc<AtomicBool>,
-    /// Requests, those that waited, and the longest wait in nanoseconds.
-    figures: Arc<[AtomicU64; 3]>,
+    /// Requests, those that waited, and how long these did in nanoseconds: all together, and the longest.
+    figures: Arc<[AtomicU64; 4]>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
 impl Running {
     fn start(door: Door, file: u64) -> Self {
-        let (is_over, figures) = (Arc::new(AtomicBool::new(false)), Arc::new([const { AtomicU64::new(0) }; 3]));
+        let (is_over, figures) = (Arc::new(AtomicBool::new(false)), Arc::new([const { AtomicU64::new(0) }; 4]));
         let (over, seen) = (is_over.clone(), figures.clone());
         let thread = std::thread::spawn(move || {
             let mut offset = 0;
@@ -174,8 +180,11 @@ impl Running {
                 door.enter(FileId(file), &request);
                 let waited_ns = begin.elapsed().as_nanos() as u64;
                 seen[0].fetch_add(1, Ordering::Relaxed);
-                seen[1].fetch_add(u64::from(waited_ns > 5_000_000), Ordering::Relaxed);
-                seen[2].fetch_max(waited_ns, Ordering::Relaxed);
+                if waited_ns > 5_000_000 {
+                    seen[1].fetch_add(1, Ordering::Relaxed);
+                    seen[2].fetch_add(waited_ns, Ordering::Relaxed);
+                    seen[3].fetch_max(waited_ns, Ordering::Relaxed);
+                }
                 let (server, datafile_offset) = (ServerId(0), offset);
                 let part = SubRequest { region: 0, slot: 0, server, datafile_offset, len: 4096, from: 0, to: 4096 };
                 door.served(FileId(file), &request, Served::of(&part, 4096), (0, || 0));
@@ -192,6 +201,19 @@ impl Running {
 
     fn held(&self) -> u64 {
         self.figures[1].load(Ordering::Relaxed)
+    }
+
+    /// No request has waited longer than two windows and what a busy machine adds: the mean of those that waited is below, and
+    /// each is over.
+    fn assert_bounded(&self, window: Duration) {
+        let [_, held, waited_ns, longest_ns] = [0, 1, 2, 3].map(|at| self.figures[at].load(Ordering::Relaxed));
+        println!(
+            "{held} requests waited, {} ms on average, {} ms at most",
+            waited_ns / held.max(1) / 1_000_000,
+            longest_ns / 1_000_000
+        );
+        assert!(waited_ns <= held * 2 * window.as_nanos() as u64, "{waited_ns} ns of {held} requests");
+        assert!(longest_ns < PATIENCE.as_nanos() as u64, "{longest_ns} ns");
     }
 }
 
@@ -229,95 +251,35 @@ fn program_of(node: &str) -> &'static str {
     if node == "n1" { "first" } else { "second" }
 }
 
-/// Waits until the orchestrator says so of both nodes with agents. Their clocks are this one.
+/// Waits until the orchestrator says so of both nodes with agents. Their clocks are this one: what is measured is 0, but for the
+/// error that is stated with it.
 fn wait_nodes(cluster: &Cluster, is_so: impl Fn(&NodeStatus) -> bool) {
     wait_for("nodes in the status", || {
         let nodes = orchestration_status(&cluster.pool).unwrap().nodes;
         let [here, agents @ ..] = &nodes[..] else { return None };
         assert_eq!((here.name.as_str(), here.address.as_str()), (this_node().as_str(), ""));
-        assert!(agents.iter().all(|of| of.address.starts_with("127.0.0.1:")));
-        let error_ns = |of: &NodeStatus| of.clock_offset_ns.unsigned_abs();
-        let is_one_clock = agents.iter().all(|of| error_ns(of) < PATIENCE.as_nanos() as u64);
-        (agents.len() == 2 && is_one_clock && agents.iter().all(&is_so)).then_some(())
+        for of in agents {
+            assert!(of.address.starts_with("127.0.0.1:") || of.address.starts_with("10.98."), "{of:?}");
+            assert!(of.clock_offset_ns.is_none_or(|offset_ns| offset_ns.unsigned_abs() <= of.clock_error_ns), "{of:?}");
+        }
+        (agents.len() == 2 && agents.iter().all(&is_so)).then_some(())
     });
 }
 
-/// A relay of TCP connections that can be cut, for a time or each one, and takes a while for each piece.
-struct Relay {
-    address: SocketAddr,
-    is_cut: Arc<AtomicBool>,
-    streams: Arc<Mutex<Vec<TcpStream>>>,
-}
-
-impl Relay {
-    fn start(to: SocketAddr, delay: Duration) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let (is_cut, streams) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
-        let (cut, all): (Arc<AtomicBool>, Arc<Mutex<Vec<TcpStream>>>) = (is_cut.clone(), streams.clone());
-        std::thread::spawn(move || {
-            for one in listener.incoming() {
-                let Ok(one) = one else { return };
-                if cut.load(Ordering::Relaxed) {
-                    continue;
-                }
-                let Ok(other) = TcpStream::connect(to) else { continue };
-                for (from, into) in [(&one, &other), (&other, &one)] {
-                    let (mut from, mut into) = (from.try_clone().unwrap(), into.try_clone().unwrap());
-                    all.lock().unwrap().push(from.try_clone().unwrap());
-                    std::thread::spawn(move || {
-                        let mut bytes = [0; 1 << 16];
-                        while let Ok(count) = from.read(&mut bytes) {
-                            std::thread::sleep(delay);
-                            if count == 0 || into.write_all(&bytes[..count]).is_err() {
-                                break;
-                            }
-                        }
-                        let _ = into.shutdown(std::net::Shutdown::Both);
-                    });
-                }
-            }
-        });
-        Self { address, is_cut, streams }
-    }
-
-    fn cut(&self) {
-        self.is_cut.store(true, Ordering::Relaxed);
-        for stream in self.streams.lock().unwrap().drain(..) {
-            let _ = stream.shutdown(std::net::Shutdown::Both);
-        }
-    }
-
-    fn mend(&self) {
-        self.is_cut.store(false, Ordering::Relaxed);
-    }
-}
-
 #[test]
-fn programs_of_two_nodes_take_turns_through_a_cut_and_an_orchestrator_that_dies() {
+fn programs_of_two_nodes_take_turns_and_go_on_when_the_orchestrator_dies() {
     let cluster = cluster();
     let (log, [log_of_1, log_of_2]) = (Log::default(), [Log::default(), Log::default()]);
     let orchestrator = cluster.orchestrator(0, &log);
-    let (address, relay) = (orchestrator.address(), Relay::start(orchestrator.address(), Duration::from_millis(2)));
+    let address = orchestrator.address();
     let _one = cluster.agent("n1", address, &log_of_1);
-    let _two = cluster.agent("n2", relay.address, &log_of_2);
+    let _two = cluster.agent("n2", address, &log_of_2);
     orchestrator.wait_joined(&["n1", "n2"]);
     log_of_2.wait("joined the orchestrator");
     let first = Running::start(cluster.door("n1", "first").unwrap(), 1);
     let second = Running::start(cluster.door("n2", "second").unwrap(), 2);
     wait_turns(&[&first, &second]);
     wait_nodes(&cluster, |of| of.is_joined && of.is_in_turns == Some(true) && of.programs == [program_of(&of.name)]);
-
-    // The second node is cut off. Its gates open when its plan is too old; the first node has the pool for itself.
-    relay.cut();
-    log.wait("node n2");
-    orchestrator.wait_joined(&["n1"]);
-    wait_open(&[&second, &first], 300);
-    wait_nodes(&cluster, |of| of.is_joined == (of.name == "n1") && (of.is_joined || of.programs.is_empty()));
-    log_of_2.wait("the gates of this node open");
-    relay.mend();
-    orchestrator.wait_joined(&["n1", "n2"]);
-    wait_turns(&[&first, &second]);
 
     // The orchestrator dies in the middle of a window, and comes back at the same place.
     orchestrator.die();
@@ -329,6 +291,78 @@ fn programs_of_two_nodes_take_turns_through_a_cut_and_an_orchestrator_that_dies(
     for log in [&log_of_1, &log_of_2] {
         assert!(log.count("joined the orchestrator") >= 2);
     }
+}
+
+/// Networks of an orchestrator and two nodes, and the wires to these; `None`: the machine or this user has none.
+fn networks() -> Option<([Network; 3], [Wire; 2])> {
+    let made = (|| {
+        let networks = [Network::new()?, Network::new()?, Network::new()?];
+        let wires = [Wire::new([&networks[0], &networks[1]], 1)?, Wire::new([&networks[0], &networks[2]], 2)?];
+        Ok::<_, std::io::Error>((networks, wires))
+    })();
+    made.inspect_err(|error| {
+        eprintln!("NOT RUN: delay, loss and cuts need root, network namespaces and /dev/net/tun: {error}")
+    })
+    .ok()
+}
+
+#[test]
+fn turns_over_slow_wires_that_lose_packets_and_are_cut() {
+    let Some((networks, wires)) = networks() else { return };
+    let [hub, node_1, node_2] = &networks;
+    let (window, delays) = (Duration::from_millis(200), [20, 5].map(Duration::from_millis));
+    wires.iter().for_each(|wire| wire.delay(delays));
+    let cluster = cluster();
+    let (log, [log_of_1, log_of_2]) = (Log::default(), [Log::default(), Log::default()]);
+    let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 7077));
+    let orchestrator = hub.run(|| cluster.orchestrator_at(any, window, &log));
+    let at = |number| SocketAddr::from(([10, 98, number, 1], 7077));
+    let _one = node_1.run(|| cluster.agent("n1", at(1), &log_of_1));
+    orchestrator.wait_joined(&["n1"]);
+
+    // Plans come before their time. The orchestrator knows how long they are on their way by what the other node has measured.
+    let listening = node_2.run(|| {
+        let mut listening = Hostile::call(at(2), opening("n2", "turns"));
+        let (mut from, mut to) = listening.join(&key_of(&cluster, "n2"), &opening("n2", "turns"));
+        listening.send(from.seal(&Report::default()));
+        wait_for("a plan before its time", || {
+            let answer: JoinAnswer = to.open(&listening.next().unwrap()).unwrap();
+            answer.plan.filter(|plan| plan.begin_ns > now_ns()).map(|_| ())
+        });
+        listening
+    });
+    drop(listening);
+
+    let _two = node_2.run(|| cluster.agent("n2", at(2), &log_of_2));
+    orchestrator.wait_joined(&["n1", "n2"]);
+    let first = Running::start(cluster.door("n1", "first").unwrap(), 1);
+    let second = Running::start(cluster.door("n2", "second").unwrap(), 2);
+    wait_turns(&[&first, &second]);
+    let way_ns = delays.iter().sum::<Duration>().as_nanos() as u64;
+    wait_nodes(&cluster, |of| of.clock_error_ns >= way_ns / 2 && of.programs == [program_of(&of.name)]);
+
+    // One of ten packets is lost: turns go on. Clocks are as near as they are said to be.
+    wires.iter().for_each(|wire| wire.lose(10));
+    wait_for("losses", || wires.iter().all(|wire| wire.lost() > 10).then_some(()));
+    wait_turns(&[&first, &second]);
+    wait_nodes(&cluster, |of| of.is_joined && of.clock_error_ns >= way_ns / 2);
+    [&first, &second].iter().for_each(|program| program.assert_bounded(window));
+    wires.iter().for_each(|wire| wire.lose(0));
+
+    // A wire is cut, and neither end is told. The gates of that node open, as its plan is too old; its program has no part in plans
+    // any more, so that the other one is not held.
+    wires[0].cut(true);
+    wait_open(&[&first, &second], 500);
+    wires[0].cut(false);
+    wait_turns(&[&first, &second]);
+
+    // Plans that come later than they hold are left out: the gates are open.
+    wires[0].delay([4 * window, Duration::ZERO]);
+    log_of_1.wait("a plan came after its time and is left out");
+    wait_open(&[&first], 500);
+    wires[0].delay(delays);
+    wait_turns(&[&first, &second]);
+    [&first, &second].iter().for_each(|program| program.assert_bounded(window));
 }
 
 #[test]
@@ -356,6 +390,10 @@ fn an_agent_that_ends_opens_its_gates_and_a_second_one_is_refused() {
     log.wait("has left; its programs have no part in plans any more");
     assert_eq!(log.count("is gone"), 0, "its end is no fault");
     orchestrator.wait_joined(&[]);
+    wait_for("a node that is gone in the status", || {
+        let nodes = orchestration_status(&cluster.pool).unwrap().nodes;
+        nodes.iter().any(|of| of.name == "n1" && !of.is_joined && of.programs.is_empty()).then_some(())
+    });
     // No gate is closed behind the agent.
     wait_open(&[&program], 200);
 }
@@ -393,6 +431,13 @@ impl Hostile {
             Ok(None) => Err(String::new()),
             Err(status) => Err(status.message().to_owned()),
         }
+    }
+
+    /// Takes the challenge: the keys of both directions.
+    fn join(&mut self, key: &[u8; KEY_BYTES], first: &Sealed) -> (SealedWay, SealedWay) {
+        let mut keys = SessionKeys::new(key, &first.body);
+        let nonce = keys.challenge.open::<Challenge>(&self.next().unwrap()).unwrap().nonce;
+        keys.directions(&nonce)
     }
 
     fn send(&mut self, sealed: Sealed) {
@@ -450,10 +495,7 @@ fn what_a_hostile_agent_sends_is_refused_and_named() {
 
     // One that sends a report again, and the same in a new session.
     let mut replayed = Hostile::call(address, first.clone());
-    let challenge = replayed.next().unwrap();
-    let mut keys = SessionKeys::new(&key_of(&cluster, "n1"), &first.body);
-    let nonce = keys.challenge.open::<Challenge>(&challenge).unwrap().nonce;
-    let (mut from, _) = keys.directions(&nonce);
+    let (mut from, _) = replayed.join(&key_of(&cluster, "n1"), &first);
     let report = from.seal(&Report::default());
     replayed.send(report.clone());
     replayed.next().unwrap();
@@ -470,10 +512,7 @@ fn what_a_hostile_agent_sends_is_refused_and_named() {
     large.send(Sealed { number: 0, body: vec![0; MESSAGE_BYTES + 1], seal: vec![0; 32] });
     assert!(large.end().contains("length too large"));
     let mut false_report = Hostile::call(address, first.clone());
-    let challenge = false_report.next().unwrap();
-    let mut keys = SessionKeys::new(&key_of(&cluster, "n1"), &first.body);
-    let nonce = keys.challenge.open::<Challenge>(&challenge).unwrap().nonce;
-    let (mut from, _) = keys.directions(&nonce);
+    let (mut from, _) = false_report.join(&key_of(&cluster, "n1"), &first);
     let programs = vec![WireProgram { key: 1, ..WireProgram::default() }; 1000];
     false_report.send(from.seal(&Report { programs, ..Report::default() }));
     assert!(false_report.end().contains("1000 programs"));

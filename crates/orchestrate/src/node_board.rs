@@ -90,8 +90,9 @@ fn text(nodes: &[NodeStatus], now_ns: u64) -> String {
             None => "-",
         };
         let state = if one.is_joined { "joined" } else { "gone" };
-        let NodeStatus { name, address, clock_offset_ns, clock_error_ns, heard_ns, .. } = one;
-        let _ = write!(text, "{name}\t{address}\t{state}\t{clock_offset_ns}\t{clock_error_ns}\t{heard_ns}\t{gates}");
+        let offset_ns = one.clock_offset_ns.map_or_else(|| "-".to_owned(), |ns| ns.to_string());
+        let NodeStatus { name, address, clock_error_ns, heard_ns, .. } = one;
+        let _ = write!(text, "{name}\t{address}\t{state}\t{offset_ns}\t{clock_error_ns}\t{heard_ns}\t{gates}");
         for program in one.programs.iter().take(MOST_PROGRAMS) {
             let _ = write!(text, "\t{}", text_of(program.as_bytes()));
         }
@@ -114,8 +115,7 @@ fn parse(text: &str, now_ns: u64) -> Option<Vec<NodeStatus>> {
         let mut next = || words.next();
         let (name, address, state) = (next()?, next()?, next()?);
         check_node_name(name).ok()?;
-        let (clock_offset_ns, clock_error_ns, heard_ns) =
-            (next()?.parse().ok()?, next()?.parse().ok()?, next()?.parse::<u64>().ok()?);
+        let (offset, clock_error_ns, heard_ns) = (next()?, next()?.parse().ok()?, next()?.parse::<u64>().ok()?);
         let is_in_turns = match next()? {
             "turns" => Some(true),
             "open" => Some(false),
@@ -125,7 +125,7 @@ fn parse(text: &str, now_ns: u64) -> Option<Vec<NodeStatus>> {
             name: name.to_owned(),
             address: shown(address),
             is_joined: state == "joined",
-            clock_offset_ns,
+            clock_offset_ns: offset.parse().ok(),
             clock_error_ns,
             heard_ns: heard_ns.saturating_add(age_ns),
             is_in_turns,
@@ -145,14 +145,20 @@ mod tests {
             name: "n1".to_owned(),
             address: "10.0.0.2:4000".to_owned(),
             is_joined: true,
-            clock_offset_ns: -5_000_000_000,
+            clock_offset_ns: Some(-5_000_000_000),
             clock_error_ns: 300,
             heard_ns: 20,
             is_in_turns: Some(true),
             programs: vec!["sim, or so".to_owned(), "a\tb\u{1b}[2J".to_owned()],
         };
-        let gone =
-            NodeStatus { name: "n2".to_owned(), is_joined: false, is_in_turns: None, programs: vec![], ..one.clone() };
+        let gone = NodeStatus {
+            name: "n2".to_owned(),
+            is_joined: false,
+            clock_offset_ns: None,
+            is_in_turns: None,
+            programs: vec![],
+            ..one.clone()
+        };
         vec![one, gone]
     }
 

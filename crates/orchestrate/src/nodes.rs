@@ -21,8 +21,8 @@ pub struct NodeStatus {
     pub address: String,
     /// Whether its agent is there.
     pub is_joined: bool,
-    /// Its clock (`CLOCK_MONOTONIC`) less the orchestrator's, in nanoseconds.
-    pub clock_offset_ns: i64,
+    /// Its clock (`CLOCK_MONOTONIC`) less the orchestrator's, in nanoseconds; `None`: not measured yet.
+    pub clock_offset_ns: Option<i64>,
     /// How far that may be wrong.
     pub clock_error_ns: u64,
     /// How long ago it was heard of, in nanoseconds.

@@ -154,7 +154,7 @@ impl Orchestrator {
             name: this_node(),
             address: String::new(),
             is_joined: true,
-            clock_offset_ns: 0,
+            clock_offset_ns: Some(0),
             clock_error_ns: 0,
             heard_ns: 0,
             is_in_turns: Some(self.writer.is_in_turns(now_ns)),

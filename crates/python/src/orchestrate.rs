@@ -114,7 +114,7 @@ fn node(of: &NodeStatus) -> Value {
         "name": of.name,
         "address": (!of.address.is_empty()).then_some(&of.address),
         "is_joined": of.is_joined,
-        "clock_offset_s": of.clock_offset_ns as f64 * 1e-9,
+        "clock_offset_s": of.clock_offset_ns.map(|ns| ns as f64 * 1e-9),
         "clock_error_s": seconds(of.clock_error_ns),
         "heard_s": seconds(of.heard_ns),
         "is_in_turns": of.is_in_turns,

@@ -146,7 +146,7 @@ def _nodes(found: Orchestration) -> console.Grid:
             one["name"],
             agent if one["is_joined"] else f"{agent}, gone",
             "-" if one["address"] is None else seconds(one["heard_s"]),
-            "-" if one["address"] is None else f"{one['clock_offset_s']:+.3f} s",
+            "-" if one["address"] is None or one["clock_offset_s"] is None else f"{one['clock_offset_s']:+.3f} s",
             turns,
             ", ".join(map(name, one["programs"])) or "-",
         )
