@@ -193,7 +193,7 @@ def test_programs_of_two_nodes_take_turns_whatever_happens_between_them(pool, no
 
         def shows_slices():
             done = subprocess.run(top, capture_output=True, text=True, check=True, timeout=PATIENCE_S)
-            # A busy machine may keep a program from all requests for so long that it has no slice.
+            # A busy machine may keep a program from its requests until it has no slice.
             return done.stdout if re.search(r"^slices: n1 .+, n2 ", done.stdout, flags=re.MULTILINE) else None
 
         shown = wait_for(shows_slices)
