@@ -176,13 +176,32 @@ def test_programs_of_two_nodes_take_turns_whatever_happens_between_them(pool, no
         for node in (one, two):
             node.wait_for_more("held")
             node.wait_for_more("in_turn")
+
         # The orchestrator tells of all nodes, on each of them.
-        wait_for(lambda: two.nodes().keys() == {"hub", "n1", "n2"} and two.nodes()["n1"]["programs"])
-        known = two.nodes()
+        def are_known():
+            found = two.nodes()
+            have_programs = found.keys() == {"hub", "n1", "n2"} and found["n1"]["programs"] and found["n2"]["servers"]
+            return found if have_programs else None
+
+        known = wait_for(are_known)
         assert all(of["is_joined"] for of in known.values())
         assert known["n2"]["address"].startswith("10.99.2.2:") and known["hub"]["address"] is None
         shown = pool.stripewise("orchestrate", pool.file, "--status").stdout
         assert re.search(r"^n1 +10\.99\.1\.2:\d+ .* n1 *$", shown, flags=re.MULTILINE), shown
+        # So `top` does, for the node on which it runs and for the others.
+        top = one.command(BIN / "stripewise", "top", "--pool", pool.file, "--once")
+
+        def shows_slices():
+            done = subprocess.run(top, capture_output=True, text=True, check=True, timeout=PATIENCE_S)
+            # A busy machine may keep a program from its requests until it has no slice.
+            return done.stdout if re.search(r"^slices: n1 .+, n2 ", done.stdout, flags=re.MULTILINE) else None
+
+        shown = wait_for(shows_slices)
+        assert re.search(r"^node hub: gates [a-z ]+, no program$", shown, flags=re.MULTILINE), shown
+        program, server = r"program  .*\nn2  .*\n", r"server  .*\nhdd\.0 +[1-9][\d,]* +[1-9]"
+        other = rf"^node n2 at 10\.99\.2\.2:\d+: gates [a-z ]+\n *{program} *{server}"
+        assert re.search(other, shown, flags=re.MULTILINE), shown
+        assert "node n1" not in shown, shown
         # A node is cut off, and the agent of the other one stands still: both go on without turns. Neither says more,
         # and after a while they count as gone: the log says which.
         hub.ip("link", "set", "to2", "down")

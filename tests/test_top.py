@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stripewise import devices
-from stripewise.api import activity, hinting, placing
+from stripewise.api import activity, hinting, orchestrating, placing
 from stripewise.api.activity import Done
 from stripewise.api.files import open_pool
 from stripewise.api.pools import Pool
@@ -113,3 +113,30 @@ def test_a_counter_that_began_anew_gives_no_negative_rate():
     done = Done(10, 100, 100, 1.0, 2.0)
     assert done.since(Done(4, 40, 100, 0.5, 1.0)) == Done(6, 60, 0, 0.5, 1.0)
     assert done.since(Done(11, 0, 0, 0.0, 0.0)) == Done(0, 0, 0, 0.0, 0.0)
+
+
+def told(told_s, programs, servers):
+    node = {"name": "n2", "is_here": False, "programs": programs, "servers": servers}
+    return {"nodes_told_s": told_s, "nodes": [node, {"name": "n1", "is_here": True}]}
+
+
+def test_rates_of_other_nodes_are_from_one_word_of_the_orchestrator_to_the_next():
+    def program(done):
+        return {"name": "sim", "user": 5, "bytes": done}
+
+    def server(requests, done):
+        return {"server": "hdd.0", "requests": requests, "bytes": done}
+
+    first = told(10.0, [program(100)], [server(1, 100)])
+    rates = orchestrating.NodeRates(first)
+    rates.take(first)
+    assert (rates.programs, rates.servers) == ({}, {})
+    second = told(12.0, [program(500), {"name": "new", "user": 5, "bytes": 50}], [server(5, 500)])
+    for _ in range(2):  # The same again is no news.
+        rates.take(second)
+        assert rates.programs == {"n2": {("sim", 5): 200.0, ("new", 5): 25.0}}
+        assert rates.servers == {("n2", "hdd.0"): (2.0, 200.0)}
+    # A program that was forgotten takes nothing away.
+    rates.take(told(13.0, [], [server(2, 50)]))
+    assert rates.servers == {("n2", "hdd.0"): (0.0, 0.0)}
+    rates.take(None)

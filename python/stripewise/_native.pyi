@@ -387,15 +387,22 @@ class OrchestratedProgram(TypedDict):
     reuse_s: float | None
     period_s: float | None
 
+class OrchestratedServer(TypedDict):
+    server: str
+    requests: int
+    bytes: int
+
 class OrchestratedNode(TypedDict):
     name: str
     address: str | None
+    is_here: bool
     is_joined: bool
     clock_offset_s: float | None
     clock_error_s: float
     heard_s: float
     is_in_turns: bool | None
-    programs: list[str]
+    programs: list[OrchestratedProgram]
+    servers: list[OrchestratedServer]
 
 class Orchestration(TypedDict):
     process: int | None
@@ -408,6 +415,7 @@ class Orchestration(TypedDict):
     programs: list[OrchestratedProgram]
     unplaced: int
     nodes: list[OrchestratedNode]
+    nodes_told_s: float | None
 
 class Orchestrator:
     def work(self, time_s: float) -> list[OrchestrationDecision]: ...

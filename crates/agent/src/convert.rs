@@ -1,13 +1,15 @@
 //! Between what pages say and what messages say. Each figure of another node is bounded here.
 
-use stripewise_orchestrate::{ListedProgram, NodeSnapshot, PROGRAM_NAME_BYTES, ProgramTraits, PublishedPlan};
+use stripewise_orchestrate::{
+    ListedProgram, NodeSnapshot, PROGRAM_NAME_BYTES, ProgramTraits, PublishedPlan, ServerDone,
+};
 use stripewise_schedule::{
     FULL_STROKE_BYTES, MAX_SLICES, MAX_WINDOW_NS, MIN_WINDOW_NS, ProgramKey, ServerUseBy, SlicePlan, Standing,
     TurnSlice, UserTraffic,
 };
 
 use crate::error::{AgentError, Result};
-use crate::wire::{Report, WireListed, WirePlan, WireProgram, WireSlice, WireTraffic, WireUse};
+use crate::wire::{Report, WireListed, WirePlan, WireProgram, WireServed, WireSlice, WireTraffic, WireUse};
 
 /// Programs of a report: those that were heard of last.
 const MOST_PROGRAMS: usize = 256;
@@ -37,7 +39,13 @@ pub fn report_of(snapshot: &NodeSnapshot, now_ns: u64) -> Report {
         most.into_iter().take(MOST_USERS).map(wire).collect::<Vec<_>>()
     });
     let (traffic, unplaced) = (traffic.collect(), snapshot.unplaced);
-    Report { sent_ns: now_ns, programs, traffic, unplaced, ..Report::default() }
+    let done = snapshot.served.iter().enumerate().filter(|(_, done)| done.requests > 0).take(MOST_SERVERS);
+    let wire = |(server, done): (usize, &ServerDone)| WireServed {
+        server: server as u32,
+        requests: done.requests,
+        bytes: done.bytes,
+    };
+    Report { sent_ns: now_ns, programs, traffic, unplaced, served: done.map(wire).collect(), ..Report::default() }
 }
 
 fn program_of(one: &ProgramTraits, now_ns: u64) -> WireProgram {
@@ -73,8 +81,17 @@ pub fn snapshot_of(report: &Report, servers: usize, now_ns: u64) -> Result<NodeS
     if report.traffic.len() > MOST_SERVERS * MOST_USERS {
         return refused(&format!("{} figures of traffic", report.traffic.len()));
     }
-    let mut snapshot =
-        NodeSnapshot { traffic: vec![Vec::new(); servers], unplaced: report.unplaced, ..Default::default() };
+    if report.served.len() > MOST_SERVERS {
+        return refused(&format!("figures of {} servers; {MOST_SERVERS} is the most", report.served.len()));
+    }
+    let (traffic, served) = (vec![Vec::new(); servers], vec![ServerDone::default(); servers]);
+    let mut snapshot = NodeSnapshot { programs: Vec::new(), traffic, served, unplaced: report.unplaced };
+    for one in &report.served {
+        match snapshot.served.get_mut(one.server as usize) {
+            Some(done) => *done = ServerDone { requests: one.requests, bytes: one.bytes },
+            None => return refused(&format!("server {} of {servers}", one.server)),
+        }
+    }
     for one in &report.traffic {
         let (Some(requests), Some(gap_bytes)) = (figure(one.requests, 1e18), figure(one.gap_bytes, FULL_STROKE_BYTES))
         else {
@@ -188,7 +205,8 @@ mod tests {
     fn a_report_comes_as_it_was_sent_by_the_other_clock() {
         let user = UserTraffic { requests: 3.0, gap_bytes: 10.0 };
         let traffic = vec![Vec::new(), vec![user]];
-        let sent = NodeSnapshot { programs: vec![traits(7 << 32 | 5)], traffic, unplaced: 2 };
+        let served = vec![ServerDone::default(), ServerDone { requests: 3, bytes: 4096 }];
+        let sent = NodeSnapshot { programs: vec![traits(7 << 32 | 5)], traffic, served, unplaced: 2 };
         let report = report_of(&sent, 1000);
         let come = snapshot_of(&report, 2, 1_001_000).unwrap();
         let mut expected = sent.clone();
@@ -202,6 +220,8 @@ mod tests {
             refused(&changed)
         };
         assert!(snapshot_of(&report, 1, 0).unwrap_err().to_string().contains("server 1 of 1"));
+        assert!(with(|of| of.served[0].server = 2).contains("server 2 of 2"));
+        assert!(with(|of| of.served = vec![of.served[0].clone(); 129]).contains("129 servers"));
         assert!(with(|of| of.programs = vec![of.programs[0].clone(); 257]).contains("257 programs"));
         assert!(with(|of| of.programs[0].uses[0].server = 2).contains("server 2"));
         assert!(with(|of| of.programs[0].uses[0].gap_bytes = f32::NAN).contains("server 1"));
@@ -217,7 +237,8 @@ mod tests {
         most.uses = (0..200).map(|server| ServerUseBy { server, gap_bytes: 1.0, reuse_ns: 1.0 }).collect();
         let user = UserTraffic { requests: 1e9, gap_bytes: 1e9 };
         let traffic = vec![vec![user; 300]; 200];
-        let report = report_of(&NodeSnapshot { programs: vec![most; 300], traffic, unplaced: 0 }, u64::MAX);
+        let served = vec![ServerDone { requests: u64::MAX, bytes: u64::MAX }; 200];
+        let report = report_of(&NodeSnapshot { programs: vec![most; 300], traffic, served, unplaced: 0 }, u64::MAX);
         assert!(prost::Message::encoded_len(&report) < crate::wire::MESSAGE_BYTES - 1000);
         assert!(snapshot_of(&report, 200, 0).is_ok());
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use stripewise_orchestrate::{NodeSnapshot, NodeStatus, OtherNodes, PublishedPlan};
+use stripewise_orchestrate::{NodeProgram, NodeSnapshot, NodeStatus, OtherNodes, PublishedPlan};
 use stripewise_store::Pool;
 use stripewise_store::emulate::now_ns;
 use tokio::sync::{oneshot, watch};
@@ -47,7 +47,8 @@ pub(crate) struct ReportTimes {
 
 impl Joined {
     fn status(&self, node: &str, is_joined: bool, now_ns: u64) -> NodeStatus {
-        let names = self.snapshot.programs.iter().map(|program| program.name.clone());
+        // Whether a program is busy is as of the report: the orchestrator says for how long it has heard nothing.
+        let of_report = self.snapshot.programs.iter().map(|program| NodeProgram::of(program, self.report.came_ns));
         NodeStatus {
             name: node.to_owned(),
             address: self.address.to_string(),
@@ -56,7 +57,8 @@ impl Joined {
             clock_error_ns: self.report.round_trip_ns / 2,
             heard_ns: now_ns.saturating_sub(self.report.came_ns),
             is_in_turns: self.report.in_turns.filter(|_| is_joined),
-            programs: if is_joined { names.collect() } else { Vec::new() },
+            programs: if is_joined { of_report.collect() } else { Vec::new() },
+            served: if is_joined { self.snapshot.served.clone() } else { Vec::new() },
         }
     }
 }

@@ -139,6 +139,20 @@ pub struct WireTraffic {
     pub gap_bytes: f64,
 }
 
+/// What programs of a node have done on a server.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct WireServed {
+    /// Place of the server in the pool.
+    #[prost(uint32, tag = "1")]
+    pub server: u32,
+    /// Requests.
+    #[prost(uint64, tag = "2")]
+    pub requests: u64,
+    /// Bytes.
+    #[prost(uint64, tag = "3")]
+    pub bytes: u64,
+}
+
 /// What an agent says, again and again.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Report {
@@ -163,6 +177,9 @@ pub struct Report {
     /// The agent's clock less the orchestrator's, as measured with the shortest round trip.
     #[prost(sint64, optional, tag = "7")]
     pub offset_ns: Option<i64>,
+    /// What its programs have done on each server, where that is anything.
+    #[prost(message, repeated, tag = "8")]
+    pub served: Vec<WireServed>,
 }
 
 /// The times of one report: the agent measures how far the orchestrator's clock is from its own.

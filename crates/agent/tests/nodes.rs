@@ -246,16 +246,19 @@ fn wait_open(programs: &[&Running], count: u64) {
     }
 }
 
-/// The program that runs on a node.
-fn program_of(node: &str) -> &'static str {
-    if node == "n1" { "first" } else { "second" }
+/// Whether a node runs the program that it is to run, and that has been served.
+fn runs_its_program(of: &NodeStatus) -> bool {
+    let program = if of.name == "n1" { "first" } else { "second" };
+    let [found] = &of.programs[..] else { return false };
+    found.name == program && of.served[0].requests > 0
 }
 
 /// Waits until the orchestrator says so of both nodes with agents. Their clocks are this one: what is measured is 0, but for the
 /// error that is stated with it.
 fn wait_nodes(cluster: &Cluster, is_so: impl Fn(&NodeStatus) -> bool) {
     wait_for("nodes in the status", || {
-        let nodes = orchestration_status(&cluster.pool).unwrap().nodes;
+        let watched = orchestration_status(&cluster.pool).unwrap().nodes;
+        let nodes: Vec<NodeStatus> = watched.into_iter().map(|of| of.status).collect();
         let [here, agents @ ..] = &nodes[..] else { return None };
         assert_eq!((here.name.as_str(), here.address.as_str()), (this_node().as_str(), ""));
         for of in agents {
@@ -279,7 +282,7 @@ fn programs_of_two_nodes_take_turns_and_go_on_when_the_orchestrator_dies() {
     let first = Running::start(cluster.door("n1", "first").unwrap(), 1);
     let second = Running::start(cluster.door("n2", "second").unwrap(), 2);
     wait_turns(&[&first, &second]);
-    wait_nodes(&cluster, |of| of.is_joined && of.is_in_turns == Some(true) && of.programs == [program_of(&of.name)]);
+    wait_nodes(&cluster, |of| of.is_joined && of.is_in_turns == Some(true) && runs_its_program(of));
 
     // The orchestrator dies in the middle of a window, and comes back at the same place.
     orchestrator.die();
@@ -339,7 +342,7 @@ fn turns_over_slow_wires_that_lose_packets_and_are_cut() {
     let second = Running::start(cluster.door("n2", "second").unwrap(), 2);
     wait_turns(&[&first, &second]);
     let way_ns = delays.iter().sum::<Duration>().as_nanos() as u64;
-    wait_nodes(&cluster, |of| of.clock_error_ns >= way_ns / 2 && of.programs == [program_of(&of.name)]);
+    wait_nodes(&cluster, |of| of.clock_error_ns >= way_ns / 2 && runs_its_program(of));
 
     // One of ten packets is lost: turns go on. Clocks are as near as they are said to be.
     wires.iter().for_each(|wire| wire.lose(10));
@@ -392,7 +395,7 @@ fn an_agent_that_ends_opens_its_gates_and_a_second_one_is_refused() {
     orchestrator.wait_joined(&[]);
     wait_for("a node that is gone in the status", || {
         let nodes = orchestration_status(&cluster.pool).unwrap().nodes;
-        nodes.iter().any(|of| of.name == "n1" && !of.is_joined && of.programs.is_empty()).then_some(())
+        nodes.iter().any(|of| of.status.name == "n1" && !of.status.is_joined && of.programs.is_empty()).then_some(())
     });
     // No gate is closed behind the agent.
     wait_open(&[&program], 200);

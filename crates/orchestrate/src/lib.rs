@@ -8,7 +8,8 @@
 //! plan_writer  the one process that writes a page of turns
 //! orchestrator the loop: reads figures, lets the schedule decide, publishes plans
 //! nodes        what an orchestrator asks of other nodes; node_page: the pages of one of them
-//! node_board   what the orchestrator says of all nodes, for `--status`
+//! node_board   what the orchestrator says of all nodes, for `--status` and `top`
+//! node_program a program of a node, as that says it
 //! status       what is going on, for people
 //! ```
 //!
@@ -17,6 +18,7 @@
 mod identity;
 mod node_board;
 mod node_page;
+mod node_program;
 mod nodes;
 mod orchestrator;
 mod plan_page;
@@ -28,11 +30,12 @@ mod use_page;
 
 pub use identity::{Identified, JOB_VARIABLE, RUN_VARIABLE};
 pub use node_page::NodePages;
+pub use node_program::NodeProgram;
 pub use nodes::{NODE_NAME_BYTES, NODES_DIRECTORY, NodeStatus, OtherNodes, check_node_name, this_node};
 pub use orchestrator::{Orchestrator, OrchestratorOptions};
 pub use plan_page::{ListedProgram, PublishedPlan, TURNS_FILE};
-pub use snapshot::NodeSnapshot;
-pub use status::{OrchestrationStatus, ProgramStatus, orchestration_status};
+pub use snapshot::{NodeSnapshot, ServerDone};
+pub use status::{OrchestrationStatus, ProgramStatus, WatchedNode, orchestration_status};
 pub use stripewise_schedule::{Decision, PROGRAM_NAME_BYTES, ProgramRules, ProgramTraits};
 pub use turns::{Asker, Turns, is_orchestrated, make_plan_page};
 pub use use_page::PROGRAMS_DIRECTORY;

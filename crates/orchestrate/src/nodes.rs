@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
 use stripewise_store::{Error, Pool, Result};
 
+use crate::node_program::NodeProgram;
 use crate::plan_page::PublishedPlan;
-use crate::snapshot::NodeSnapshot;
+use crate::snapshot::{NodeSnapshot, ServerDone};
 
 /// Directory of the nodes' directories, in the namespace; each is named by its node.
 pub const NODES_DIRECTORY: &str = "nodes";
@@ -13,7 +15,7 @@ pub const NODES_DIRECTORY: &str = "nodes";
 pub const NODE_NAME_BYTES: usize = 64;
 
 /// A node that takes part, as the orchestrator knows it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NodeStatus {
     /// Its name.
     pub name: String,
@@ -29,8 +31,10 @@ pub struct NodeStatus {
     pub heard_ns: u64,
     /// Whether its gates keep to slices; `None`: it is not known.
     pub is_in_turns: Option<bool>,
-    /// Its programs, by name.
-    pub programs: Vec<String>,
+    /// Its programs.
+    pub programs: Vec<NodeProgram>,
+    /// What its programs have done on each server.
+    pub served: Vec<ServerDone>,
 }
 
 /// The nodes whose agents have joined an orchestrator.

@@ -10,6 +10,7 @@ use stripewise_store::emulate::{now_ns, sleep_until};
 use stripewise_store::{Error, Pool, Result};
 
 use crate::node_board::NodeBoard;
+use crate::node_program::NodeProgram;
 use crate::nodes::{NodeStatus, OtherNodes, this_node};
 use crate::plan_page::{LISTED, ListedProgram, PublishedPlan};
 use crate::plan_writer::PlanWriter;
@@ -158,10 +159,11 @@ impl Orchestrator {
             clock_error_ns: 0,
             heard_ns: 0,
             is_in_turns: Some(self.writer.is_in_turns(now_ns)),
-            programs: own.programs.iter().map(|program| program.name.clone()).collect(),
+            programs: own.programs.iter().map(|program| NodeProgram::of(program, now_ns)).collect(),
+            served: own.served.clone(),
         };
         let nodes: Vec<NodeStatus> = std::iter::once(here).chain(others.statuses(now_ns)).collect();
-        self.board.write(&nodes, now_ns);
+        self.board.write(nodes, now_ns);
     }
 
     fn begin_window(&mut self, next: NextWindow, now_ns: u64) -> Vec<Decision> {

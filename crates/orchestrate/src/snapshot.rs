@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{Mode, OFlags};
+use serde::{Deserialize, Serialize};
 use stripewise_schedule::{FULL_STROKE_BYTES, ProgramKey, ProgramTraits, ServerUseBy, UserTraffic};
 
 use crate::identity::Identified;
@@ -35,6 +36,22 @@ pub(crate) struct PageReader {
     users_ns: Option<u64>,
 }
 
+/// What the programs that are known have done on a server. It grows less where one is forgotten.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerDone {
+    /// Requests.
+    pub requests: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+impl ServerDone {
+    fn add(&mut self, more: Self) {
+        self.requests = self.requests.saturating_add(more.requests);
+        self.bytes = self.bytes.saturating_add(more.bytes);
+    }
+}
+
 /// What the pages of a node say.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct NodeSnapshot {
@@ -42,6 +59,8 @@ pub struct NodeSnapshot {
     pub programs: Vec<ProgramTraits>,
     /// By server: what each user's programs do there in windows of all.
     pub traffic: Vec<Vec<UserTraffic>>,
+    /// By server.
+    pub served: Vec<ServerDone>,
     /// Requests of programs that had no place.
     pub unplaced: u64,
 }
@@ -59,6 +78,7 @@ impl NodeSnapshot {
         }
         // Users of two nodes are two users: the order in which a server gets their requests is not known.
         self.traffic.iter_mut().zip(&other.traffic).for_each(|(own, more)| own.extend(more));
+        self.served.iter_mut().zip(&other.served).for_each(|(own, more)| own.add(*more));
         self.unplaced = self.unplaced.saturating_add(other.unplaced);
         self.programs.sort_by_key(|program| (program.first_ns, program.key));
     }
@@ -96,7 +116,8 @@ impl PageReader {
 
     /// Reads all pages: some hundred microseconds a user. What cannot be read, or is no page, is left out.
     pub(crate) fn read(&mut self, now_ns: u64) -> NodeSnapshot {
-        let mut snapshot = NodeSnapshot { traffic: vec![Vec::new(); self.servers], ..NodeSnapshot::default() };
+        let served = vec![ServerDone::default(); self.servers];
+        let mut snapshot = NodeSnapshot { traffic: vec![Vec::new(); self.servers], served, ..NodeSnapshot::default() };
         self.find_users(now_ns);
         for &uid in &self.users {
             if let Some(page) = self.page(uid) {
@@ -160,11 +181,11 @@ impl PageReader {
             if key.0 == 0 || (uid != 0 && Identified::user_of(key) != uid) {
                 continue;
             }
-            let uses = page.uses[place]
-                .iter()
-                .enumerate()
-                .take(self.servers)
-                .filter_map(|(server, cell)| use_of(server, cell));
+            let cells = || page.uses[place].iter().enumerate().take(self.servers);
+            for (server, cell) in cells() {
+                snapshot.served[server].add(ServerDone { requests: word(&cell.requests), bytes: word(&cell.bytes) });
+            }
+            let uses = cells().filter_map(|(server, cell)| use_of(server, cell));
             let found = traits_of(key, cell, processes[place], uses.collect(), now_ns);
             match snapshot.programs.iter_mut().find(|program| program.key == key) {
                 // Some of its requests go through the mount, some past it.

@@ -8,8 +8,9 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+use stripewise_layout::ServerId;
 use stripewise_orchestrate::{
-    Decision, NodeStatus, Orchestrator, OrchestratorOptions, ProgramRules, ProgramStatus, orchestration_status,
+    Decision, Orchestrator, OrchestratorOptions, ProgramRules, ProgramStatus, WatchedNode, orchestration_status,
 };
 use stripewise_schedule::{POLICY_NAMES, policies};
 use stripewise_store::Pool;
@@ -75,7 +76,8 @@ pub(crate) fn orchestration<'py>(py: Python<'py>, pool_file: PathBuf) -> PyResul
         "slices": slices,
         "programs": status.programs.iter().map(program).collect::<Vec<_>>(),
         "unplaced": status.unplaced,
-        "nodes": status.nodes.iter().map(node).collect::<Vec<_>>(),
+        "nodes": status.nodes.iter().map(|of| node(&pool, of)).collect::<Vec<_>>(),
+        "nodes_told_s": status.nodes_told_ns.map(seconds),
     });
     to_python(py, &document)
 }
@@ -109,16 +111,24 @@ fn program(of: &ProgramStatus) -> Value {
     })
 }
 
-fn node(of: &NodeStatus) -> Value {
+fn node(pool: &Pool, watched: &WatchedNode) -> Value {
+    let of = &watched.status;
+    let served = of.served.iter().enumerate().take(pool.servers.len()).filter(|(_, done)| done.requests > 0);
+    let servers = served.map(|(server, done)| {
+        let name = pool.server_name(ServerId(server as u16));
+        json!({ "server": name, "requests": done.requests, "bytes": done.bytes })
+    });
     json!({
         "name": of.name,
         "address": (!of.address.is_empty()).then_some(&of.address),
+        "is_here": watched.is_here,
         "is_joined": of.is_joined,
         "clock_offset_s": of.clock_offset_ns.map(|ns| ns as f64 * 1e-9),
         "clock_error_s": seconds(of.clock_error_ns),
         "heard_s": seconds(of.heard_ns),
         "is_in_turns": of.is_in_turns,
-        "programs": of.programs,
+        "programs": watched.programs.iter().map(program).collect::<Vec<_>>(),
+        "servers": servers.collect::<Vec<_>>(),
     })
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,16 +17,19 @@ from stripewise.pool import Pool
 if TYPE_CHECKING:
     from types import FrameType
 
-    from stripewise._native import Orchestration
+    from stripewise._native import OrchestratedNode, OrchestratedProgram, Orchestration
 
 __all__ = [
     "DEFAULT_WINDOW_S",
+    "NodeRates",
     "agent_program",
+    "elsewhere",
     "listening",
     "orchestrate",
     "ordered_limits",
     "ordered_weights",
     "policies",
+    "program_rates",
     "rate",
     "status",
     "unit",
@@ -48,6 +51,53 @@ def policies() -> dict[str, str]:
 def status(pool: Pool) -> Orchestration:
     """What goes on: the orchestrator, if there is one, its plan, and all programs that are known."""
     return _native.orchestration(str(pool.file))
+
+
+def program_rates(
+    before: Sequence[OrchestratedProgram], now: Sequence[OrchestratedProgram], passed_s: float
+) -> dict[tuple[str, int], float]:
+    """Bytes in a second by name and user. A program that is new has begun since; one that began anew has moved none."""
+    had = {(one["name"], one["user"]): one["bytes"] for one in before}
+    keys = {(one["name"], one["user"]): one["bytes"] for one in now}
+    return {key: max(done - had.get(key, 0), 0) / passed_s for key, done in keys.items()}
+
+
+def elsewhere(found: Orchestration | None) -> list[OrchestratedNode]:
+    """The nodes that take part, but this one."""
+    return [] if found is None else [node for node in found["nodes"] if not node["is_here"]]
+
+
+class NodeRates:
+    """What programs of other nodes move, and what servers do for them.
+
+    From one word of the orchestrator to the next: it says that once a second.
+    """
+
+    def __init__(self, found: Orchestration | None) -> None:
+        """From what is known at first on."""
+        self._told_s = None if found is None else found["nodes_told_s"]
+        self._nodes = {node["name"]: node for node in elsewhere(found)}
+        self.programs: dict[str, dict[tuple[str, int], float]] = {}
+        """Bytes in a second, by node, and name and user."""
+        self.servers: dict[tuple[str, str], tuple[float, float]] = {}
+        """Requests and bytes in a second, by node and server."""
+
+    def take(self, found: Orchestration | None) -> None:
+        """Takes what is known now; without news, the rates stay."""
+        if found is None or found["nodes_told_s"] is None or found["nodes_told_s"] == self._told_s:
+            return
+        nodes = {node["name"]: node for node in elsewhere(found)}
+        passed_s = 0.0 if self._told_s is None else found["nodes_told_s"] - self._told_s
+        self.programs, self.servers = {}, {}
+        for name in nodes.keys() & self._nodes.keys() if passed_s > 0 else ():
+            before, now = self._nodes[name], nodes[name]
+            self.programs[name] = program_rates(before["programs"], now["programs"], passed_s)
+            had = {one["server"]: one for one in before["servers"]}
+            for one in now["servers"]:
+                was = had.get(one["server"], {"requests": 0, "bytes": 0})
+                requests, moved = (max(one["requests"] - was["requests"], 0), max(one["bytes"] - was["bytes"], 0))
+                self.servers[name, one["server"]] = (requests / passed_s, moved / passed_s)
+        self._told_s, self._nodes = found["nodes_told_s"], nodes
 
 
 def orchestrate(

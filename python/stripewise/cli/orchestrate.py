@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +17,7 @@ from stripewise.terminal import name
 from stripewise.units import about_bytes, mib_per_s, seconds
 
 if TYPE_CHECKING:
-    from stripewise.api.documents import Orchestration
+    from stripewise.api.documents import OrchestratedProgram, Orchestration
 
 
 def orchestrate(
@@ -148,7 +148,7 @@ def _nodes(found: Orchestration) -> console.Grid:
             "-" if one["address"] is None else seconds(one["heard_s"]),
             "-" if one["address"] is None or one["clock_offset_s"] is None else f"{one['clock_offset_s']:+.3f} s",
             turns,
-            ", ".join(map(name, one["programs"])) or "-",
+            ", ".join(name(program["name"]) for program in one["programs"]) or "-",
         )
     return grid
 
@@ -156,12 +156,14 @@ def _nodes(found: Orchestration) -> console.Grid:
 def print_programs(found: Orchestration) -> None:
     """Prints a table of the programs, if there are any."""
     if found["programs"]:
-        console.out.print(programs(found))
+        console.out.print(programs(found["programs"]))
     if found["unplaced"]:
         console.say(f"{found['unplaced']:,} requests of programs beyond the 64 of a user were served with all others")
 
 
-def programs(found: Orchestration, bytes_per_s: Mapping[tuple[str, int], float] | None = None) -> console.Grid:
+def programs(
+    found: Sequence[OrchestratedProgram], bytes_per_s: Mapping[tuple[str, int], float] | None = None
+) -> console.Grid:
     """A table of the programs; with what each moves now, by name and user, where that is known."""
     columns = [
         "program",
@@ -177,7 +179,7 @@ def programs(found: Orchestration, bytes_per_s: Mapping[tuple[str, int], float] 
         "waited",
     ]
     grid = console.table(columns, right=columns[3:])
-    for one in found["programs"]:
+    for one in found:
         gap, reuse_s = one["gap_bytes"], one["reuse_s"]
         grid.add_row(
             name(one["name"]),

@@ -35,8 +35,9 @@ def top(
 
     An emulated server counts for itself. Of a real server the kernel counts what its block device does: for all
     programs, and without what the page cache served. A server without a block device (tmpfs, a network file system) is
-    listed with the reason why nothing is known of it. While the pool is orchestrated, its programs are listed too. A
-    line for each mount says how requests travel between it and the kernel. Another one says what the metadata tier
+    listed with the reason why nothing is known of it. While the pool is orchestrated, its programs are listed too, and
+    of each other node that takes part its programs and what servers do for them, as the orchestrator says it. A line
+    for each mount says how requests travel between it and the kernel. Another one says what the metadata tier
     served of small files in the last second in which it served some, which load is predicted of the next one, and
     which share of their hint `small` new files get by that. The last line says what the last move of
     `stripewise adapt` has gained, once that is measured.
@@ -55,16 +56,19 @@ def top(
     sources = activity.sources(pool)
     before, began_s = activity.done(pool, sources), time.monotonic()
     if once:
-        console.out.print(Group(_totals(pool, sources, before), *_programs(_orchestration(pool)), *_below(pool)))
+        found = _orchestration(pool)
+        console.out.print(Group(_totals(pool, sources, before), *_programs(found), *_nodes(found), *_below(pool)))
         return
     programs_before = _orchestration(pool)
+    rates = orchestrating.NodeRates(programs_before)
     try:
         with Live(console=console.out, auto_refresh=False, transient=True) as live:
             while True:
                 time.sleep(interval_s)
                 now, now_s = activity.done(pool, sources), time.monotonic()
                 programs_now, passed_s = _orchestration(pool), now_s - began_s
-                moving = _programs(programs_now, programs_before, passed_s)
+                rates.take(programs_now)
+                moving = [*_programs(programs_now, programs_before, passed_s), *_nodes(programs_now, rates)]
                 shown = Group(_rates(pool, sources, before, now, passed_s), *moving, *_below(pool))
                 if console.out.is_terminal:
                     live.update(shown, refresh=True)
@@ -180,16 +184,39 @@ def _programs(
     served = found["served"] or "all programs"
     rates = None
     if before is not None and passed_s > 0:
-        had = {(one["name"], one["user"]): one["bytes"] for one in before["programs"]}
-        of = [((one["name"], one["user"]), one["bytes"]) for one in found["programs"]]
-        # A program that is new has begun since; one that began anew counts from nothing.
-        rates = {key: max(now - had.get(key, 0), 0) / passed_s for key, now in of}
+        rates = orchestrating.program_rates(before["programs"], found["programs"], passed_s)
     slices = ", ".join(f"{part['program']} {seconds(part['slice_s'])}" for part in found["slices"])
     return [
         _line(f"orchestrated by {found['policy']}, window {seconds(found['window_s'])}; serving {served}"),
         *([_line(f"slices: {slices}")] if slices else []),
-        programs(found, rates),
+        programs(found["programs"], rates),
     ]
+
+
+def _nodes(found: Orchestration | None, rates: orchestrating.NodeRates | None = None) -> list[RenderableType]:
+    """Programs of each other node, and what servers do for them; with `rates` what they move now."""
+    shown: list[RenderableType] = []
+    for node in orchestrating.elsewhere(found):
+        where = node["name"] if node["address"] is None else f"{node['name']} at {node['address']}"
+        if not node["is_joined"]:
+            shown.append(_line(f"node {where}: gone"))
+            continue
+        gates = {None: "gates not known", True: "gates in turns", False: "gates open"}[node["is_in_turns"]]
+        shown.append(_line(f"node {where}: {gates}{'' if node['programs'] else ', no program'}"))
+        if node["programs"]:
+            shown.append(programs(node["programs"], None if rates is None else rates.programs.get(node["name"], {})))
+        if not node["servers"]:
+            continue
+        columns = ["server", *(["requests", "bytes"] if rates is None else ["requests/s", "MiB/s"])]
+        grid = console.table(columns, right=columns[1:])
+        for server in node["servers"]:
+            if rates is None:
+                grid.add_row(server["server"], f"{server['requests']:,}", about_bytes(server["bytes"]))
+            else:
+                requests, moved = rates.servers.get((node["name"], server["server"]), (0.0, 0.0))
+                grid.add_row(server["server"], f"{requests:.0f}", mib_per_s(moved))
+        shown.append(grid)
+    return shown
 
 
 def _notes(sources: list[Source]) -> list[Text]:
