@@ -3,7 +3,7 @@
 mod common;
 
 use common::life::{On, bytes_of, findings, mend, now, servers_of};
-use common::{TestPool, content, create, in_own_mounts, layout, mount_tmpfs, pattern, write, write_all};
+use common::{TestPool, content, create, in_own_mounts, layout, mount_tmpfs, pattern, write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use stripewise_layout::{Layout, Pattern, ServerId};

@@ -384,8 +384,9 @@ impl Inode {
             // After the counter was read: a move that begins after this look changes it.
             newer.set_move_beside(self.move_beside()?);
             let mut file = self.file.write().unwrap_or_else(PoisonError::into_inner);
-            if newer.is_stale() {
-                // What another thread has read since must not be undone.
+            if newer.is_stale() && !self.store.plane().is_shared() {
+                // What another thread has read since must not be undone. In a shared pool a user can change the counter all the time, and
+                // nothing moves beside writers.
                 continue;
             }
             file.set_move_beside(newer.move_beside());
