@@ -1,13 +1,16 @@
 """New files land on a fast tier and go to their place; tiers near their limit are relieved of what gains least."""
 
 import json
+import struct
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from stripewise import StripewiseError
 from stripewise.api import adapt as adapting
-from stripewise.api import relief
+from stripewise.api import hinting, placing, relief
+from stripewise.api.files import open_pool
 from stripewise.api.pacing import Pace
 from stripewise.pool import Pool
 
@@ -100,3 +103,46 @@ def test_a_pool_where_no_file_lands_says_how(pool):
         relief.settle(Pool.load(pool.file))
     refused = pool.stripewise("pool", "settle", pool.file, check=False)
     assert refused.returncode == 1 and 'land = "TIER"' in refused.stderr
+
+
+def set_threshold(pool, share):
+    """Puts the threshold of small files to that share, as if load had moved it there; files were made of late."""
+    with (pool.namespace / "meta-load.1").open("r+b") as page:
+        page.seek(16)
+        page.write(struct.pack("=d", share))
+
+
+def test_small_files_leave_and_return_within_the_limits(emulated):
+    pool = Pool.load(emulated.file)
+    hinting.hint(placing.place_of(Path(), pool), ["small=64K"])
+    files = open_pool(emulated.file)
+    for name, size in (("large", 50_000), ("small", 5_000)):
+        with files.open(name, "xb") as file:
+            file.write(bytes(range(250)) * (size // 250))
+    cold = {"block_bytes": 1 << 20, "period_s": 60, "files": []}
+
+    def decide(**limits):
+        set_threshold(pool, 0.25)
+        dry_run = limits.pop("dry_run", False)
+        decision = adapting.reconsider(pool, adapting.Limits(**limits), heat=cold, dry_run=dry_run, pace=URGENT)
+        return decision.get("small_files")
+
+    due = {"tier": "meta", "leaving": 1, "returning": 0, "moved_bytes": 50_000}
+    assert decide(dry_run=True) == {**due, "why": "only asked what would be done"}
+    limited = decide(day_bytes=1000)
+    assert limited["moved_files"] == 0 and "above the limit of a day" in limited["why"]
+    assert decide() == {**due, "moved_files": 1, "copied_bytes": 50_000, "staying": []}
+    ((handle, moves, size),) = json.loads((pool.namespace / "small-files.json").read_text())
+    assert (moves, size) == (1.0, 50_000)
+    assert decide() is None
+    with files.open("large", "r+b") as file:
+        file.truncate(3_000)
+    back = {**due, "leaving": 0, "returning": 1, "moved_bytes": 3_000}
+    assert decide() == {**back, "moved_files": 1, "copied_bytes": 3_000, "staying": []}
+    # Twice within three decisions, each of which halves what was before it.
+    assert json.loads((pool.namespace / "small-files.json").read_text()) == [[handle, 1.25, None]]
+    (pool.namespace / "small-files.json").write_text('[[1, "often", 2], {}, [-1, 1, 1], 7')
+    assert decide() is None
+    with files.open("large", "rb") as file:
+        assert file.read() == bytes(range(250)) * 12
+    assert "meta" in servers(emulated.file, "large")[0]

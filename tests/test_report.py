@@ -5,6 +5,7 @@ import re
 import struct
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import darshan
@@ -13,6 +14,7 @@ import pytest
 import stripewise as sw
 from browser import Browser
 from stripewise import _native
+from stripewise.report.sections import small_files
 from stripewise.units import about_bytes, mib_per_s
 from test_cluster import CLUSTER
 
@@ -341,3 +343,20 @@ def test_a_slide_of_a_log_with_hostile_names_and_of_an_empty_one_is_drawn(stripe
     stripewise("trace", "-o", tmp_path / "none.trace", "--", "cat", tmp_path / "file")
     stripewise("report", tmp_path / "none.trace", "-o", tmp_path / "s.svg")
     assert "No byte read or written" in (tmp_path / "s.svg").read_text()
+
+
+def test_the_metadata_tier_is_drawn_with_what_was_predicted():
+    periods = [
+        {"time_s": 1e9 + at, "served": 90, "waiting": 30 * (at % 3), "bytes": 368_640, "latency_s": 0.02,
+         "load": 0.9, "esm": 0.6, "bls_esm": 0.9 + at % 3, "share": 0.5 ** (at % 5)}
+        for at in range(12)
+    ]  # fmt: skip
+    drawn = [
+        small_files.draw(SimpleNamespace(meta_load={"is_known": is_known, "periods": periods}))
+        for is_known in (True, False)
+    ]
+    assert drawn[0].count("<figcaption>") == 2 and drawn[1].count("<figcaption>") == 1
+    assert "BLS-ESM" in drawn[0] and "stripewise pool calibrate" in drawn[1]
+    assert "the tier was busy 0.90 of its time at most" in drawn[0] and "6.2% of what directories hint" in drawn[0]
+    for nothing in (None, {"is_known": True, "periods": []}):
+        assert small_files.draw(SimpleNamespace(meta_load=nothing)) == ""

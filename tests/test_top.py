@@ -5,12 +5,16 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from stripewise import devices
+from stripewise.api import activity, hinting, placing
 from stripewise.api.activity import Done
+from stripewise.api.files import open_pool
+from stripewise.api.pools import Pool
 
 
 def rows(printed):
@@ -30,6 +34,25 @@ def test_servers_on_a_disk_have_its_figures(pool):
     assert int(shown["hdd.0"][2].replace(",", "")) > 0
     assert f"hdd.0, hdd.1, hdd.2, ssd.0, meta are on one device, {device.name}" in printed
     assert re.search(rf"^meta +{device.name} +\d", printed, flags=re.MULTILINE)
+
+
+def test_the_metadata_tier_is_shown_once_it_has_served_small_files(pool):
+    assert "small files" not in pool.stripewise("top", "--pool", pool.file, "--once").stdout
+    loaded = Pool.load(pool.file)
+    hinting.hint(placing.place_of(Path(), loaded), ["small=64K"])
+    until_s = time.monotonic() + 30
+    files = open_pool(pool.file)
+    number = 0
+    # A second ends with a file that is made after it.
+    while not any(period["served"] for period in activity.meta_load(loaded)["periods"]):
+        assert time.monotonic() < until_s, "no second of the metadata tier was counted"
+        with files.open(f"f{number}", "xb") as file:
+            file.write(b"bytes")
+        number += 1
+    printed = pool.stripewise("top", "--pool", pool.file, "--once").stdout
+    assert re.search(r"^metadata tier, .* ago: [\d,]+ requests in a second, \d+ waiting, ", printed, flags=re.MULTILINE)
+    # What it can serve was never measured.
+    assert re.search(r"^small files: [\d.]+% of what `small` hints; load unknown$", printed, flags=re.MULTILINE)
 
 
 def test_servers_in_memory_are_listed_with_the_reason(stripewise, tmp_path):

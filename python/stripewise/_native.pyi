@@ -96,6 +96,30 @@ class PoolLatencies(TypedDict):
 
 def pool_latencies(pool_file: str) -> PoolLatencies: ...
 
+class MetaPeriod(TypedDict):
+    time_s: float
+    """When it ended, since the epoch."""
+    served: int
+    waiting: int
+    """At its end."""
+    bytes: int
+    latency_s: float
+    load: float
+    """Share of the tier's time."""
+    esm: float
+    """The next period's, as smoothing predicts it."""
+    bls_esm: float
+    """The same with what waits."""
+    share: float
+    """The threshold after it, of what directories hint."""
+
+class MetaLoad(TypedDict):
+    is_known: bool
+    """Whether the bandwidth of the tier is."""
+    periods: list[MetaPeriod]
+
+def pool_meta_load(pool_file: str) -> MetaLoad: ...
+
 class StayingFile(TypedDict):
     path: str
     why: str
@@ -145,6 +169,21 @@ def pool_relieve(
     pool_file: str,
     tier: str,
     leaving: list[tuple[str, list[int]]],
+    progress: Callable[[str, int, int], bool | Literal["rest"]],
+) -> Drained: ...
+
+class DueSmallFile(TypedDict):
+    path: str
+    handle: int
+    size_bytes: int
+    head_bytes: int
+    """To be in the inode; 0: it goes to the servers."""
+    moved_bytes: int
+
+def pool_due_small_files(pool_file: str, before: dict[int, tuple[float, int | None]]) -> list[DueSmallFile]: ...
+def pool_move_small_files(
+    pool_file: str,
+    heads: list[tuple[str, int]],
     progress: Callable[[str, int, int], bool | Literal["rest"]],
 ) -> Drained: ...
 

@@ -5,12 +5,14 @@ use crate::error::raise;
 use crate::files::Teller;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use stripewise_store::adding::add_server;
 use stripewise_store::apply::ApplyWatch as _;
 use stripewise_store::drain::{self, DrainOptions, DrainWatch, Drained, StayingFile};
 use stripewise_store::rebalance::{ServerFill, rebalance};
 use stripewise_store::relief::{self, Leaving, TierPart, TierRoom};
+use stripewise_store::small_files::{DueSmallFile, MovedBefore, move_small_files};
 use stripewise_store::{Pool, Result, Store, Then};
 
 /// Adds the directory `root` to a tier of the pool; the name of the new server.
@@ -121,6 +123,41 @@ pub(crate) fn pool_relieve<'py>(
     let leaving: Vec<Leaving> = leaving.into_iter().map(|(path, regions)| Leaving { path, regions }).collect();
     let drained = watched(py, progress, |watch| relief::relieve(&pool_file, tier, &leaving, watch))?;
     to_python(py, &described(&drained))
+}
+
+/// The small files that the thresholds move. Of files that were moved before, by their handles: how often, and how long they were when
+/// they were sent to the servers, if they are there.
+#[pyfunction]
+pub(crate) fn pool_due_small_files(
+    py: Python<'_>,
+    pool_file: PathBuf,
+    before: HashMap<u64, (f64, Option<u64>)>,
+) -> PyResult<Bound<'_, PyAny>> {
+    let before =
+        before.into_iter().map(|(handle, (moves, sent_bytes))| (handle, MovedBefore { moves, sent_bytes })).collect();
+    let due = py.detach(|| Store::of_file(&pool_file)?.due_small_files(&before)).map_err(raise)?;
+    let one = |of: &DueSmallFile| {
+        json!({
+            "path": of.path,
+            "handle": of.handle,
+            "size_bytes": of.size_bytes,
+            "head_bytes": of.head_bytes,
+            "moved_bytes": of.moved_bytes,
+        })
+    };
+    to_python(py, &json!(due.iter().map(one).collect::<Vec<_>>()))
+}
+
+/// Moves files between the metadata tier and the servers, given with how many bytes are to be in the inode.
+#[pyfunction]
+pub(crate) fn pool_move_small_files<'py>(
+    py: Python<'py>,
+    pool_file: PathBuf,
+    heads: Vec<(String, u64)>,
+    progress: Py<PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let moved = watched(py, progress, |watch| move_small_files(&pool_file, &heads, watch))?;
+    to_python(py, &described(&moved))
 }
 
 /// Hands the progress of a drain to Python.

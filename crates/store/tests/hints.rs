@@ -2,8 +2,10 @@
 
 mod common;
 
+use common::life::{On, findings};
 use common::{TestPool, in_own_mounts, layout, mount_tmpfs, pattern};
 use rustix::fs::{Mode, OFlags, XattrFlags};
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use stripewise_layout::{Pattern, ServerId};
@@ -11,6 +13,8 @@ use stripewise_optimisation::SMALL;
 use stripewise_store::adding::add_server;
 use stripewise_store::handle::Optimisations;
 use stripewise_store::hints::{ATTRIBUTE, DirectoryHints, MAX_HINTS};
+use stripewise_store::pool::meta_periods;
+use stripewise_store::small_files::{MovedBefore, move_small_files};
 use stripewise_store::{Files, Store};
 
 fn small(bytes: u64) -> Optimisations {
@@ -255,6 +259,76 @@ fn behind_the_head_the_layout_is_the_pools_own() {
     }
 }
 
+/// Puts the threshold to that share, as if the load had moved it there. A file was made of late.
+fn set_share(pool: &TestPool, share: f64) {
+    let page = pool.pool.namespace.join("meta-load.1");
+    std::fs::OpenOptions::new()
+        .write(true)
+        .open(page)
+        .unwrap()
+        .write_all_at(&share.to_bits().to_ne_bytes(), 16)
+        .unwrap();
+}
+
+#[test]
+fn small_files_above_the_threshold_leave_and_truncated_ones_below_it_come_back() {
+    let pool = TestPool::new(2);
+    let files = Files::open(pool.pool.clone()).unwrap();
+    let store = files.store();
+    set(store, ".", None, 64 << 10);
+    let sizes = [("small", 10_000), ("middle", 18_000), ("large", 50_000), ("beyond", 200_000), ("ruled", 50_000)];
+    for (name, size) in sizes {
+        make(&files, name, &pattern(size, 3));
+    }
+    store.set_rule(&Pattern::new("ruled").unwrap(), &layout(&[(0, &[(1, 4096)])])).unwrap();
+    let handle = |name: &str| store.lookup(Path::new(name)).unwrap().unwrap().handle();
+    let due = |before: &[(&str, f64, Option<u64>)]| {
+        set_share(&pool, 0.25);
+        let known =
+            |&(name, moves, sent_bytes): &(&str, f64, Option<u64>)| (handle(name), MovedBefore { moves, sent_bytes });
+        let found = pool.open().due_small_files(&before.iter().map(known).collect()).unwrap();
+        found.into_iter().map(|of| (of.path, of.head_bytes, of.moved_bytes)).collect::<Vec<_>>()
+    };
+    let of = |path: &str, head_bytes: u64, moved_bytes: u64| (path.to_owned(), head_bytes, moved_bytes);
+    // 16 KiB is the threshold of all, half as much again that of a file that was moved twice of late.
+    let leaving = [of("beyond", 0, 65_536), of("large", 0, 50_000)];
+    assert_eq!(due(&[("middle", 2.0, None)]), leaving);
+    assert_eq!(due(&[]).len(), 3);
+    let mv = |due: Vec<(String, u64, u64)>| {
+        let heads: Vec<_> = due.into_iter().map(|(path, head_bytes, _)| (path, head_bytes)).collect();
+        let moved = move_small_files(&pool.pool.file, &heads, &mut On).unwrap();
+        assert!(moved.staying.is_empty() && !moved.stopped, "{moved:?}");
+        (moved.moved_files, moved.copied_bytes)
+    };
+    // What lies behind the head stays where it is.
+    assert_eq!(mv(leaving.to_vec()), (2, 65_536 + 50_000));
+    for (name, size) in sizes {
+        assert_eq!(content(&files, name), pattern(size, 3), "{name}");
+    }
+    assert_eq!([where_it_is(store, "large").0, where_it_is(store, "beyond").0], [0, 0]);
+    let sent = [("large", 1.0, Some(50_000)), ("beyond", 1.0, Some(200_000)), ("middle", 2.0, None)];
+    assert_eq!(due(&sent), [], "it was not truncated");
+    for (name, size) in [("large", 5000), ("beyond", 30_000)] {
+        let file = files.open_file(Path::new(name), OFlags::RDWR, Mode::empty()).unwrap();
+        file.truncate(size).unwrap();
+        file.close().unwrap();
+    }
+    let back = due(&sent);
+    assert_eq!(back, [of("large", 16 << 10, 5000)]);
+    assert_eq!(mv(back), (1, 5000));
+    // The datafiles that it has got stay, without a byte.
+    assert_eq!(where_it_is(store, "large").0, 16 << 10);
+    assert_eq!(std::fs::read(pool.pool.namespace.join("tree/large")).unwrap(), &pattern(50_000, 3)[..5000]);
+    assert_eq!(content(&files, "large"), &pattern(50_000, 3)[..5000]);
+    assert_eq!(content(&files, "beyond"), &pattern(200_000, 3)[..30_000]);
+    assert!(findings(&pool).is_empty());
+    // One that has come back is a small file again.
+    let file = files.open_file(Path::new("large"), OFlags::RDWR, Mode::empty()).unwrap();
+    file.write_at(&[std::io::IoSlice::new(&pattern(40_000, 4))], 5000).unwrap();
+    file.close().unwrap();
+    assert_eq!(where_it_is(store, "large"), (16 << 10, 2));
+}
+
 /// A pool whose metadata tier has 16 MiB, in a mount namespace of its own.
 fn with_small_tier() -> TestPool {
     TestPool::with_roots(|base| {
@@ -292,7 +366,71 @@ fn a_metadata_tier_that_has_only_its_reserve_left_takes_no_more_heads() {
     let filler = fill(&pool, 500 << 10);
     assert_eq!(made("meanwhile"), (0, 1));
     std::fs::remove_file(filler).unwrap();
-    assert_eq!(made("after"), (8192, 0));
+    // The threshold may not be back yet.
+    assert!(made("after").0 >= 4096);
+}
+
+#[test]
+fn a_metadata_tier_that_fills_gets_smaller_heads_before_it_is_full_and_no_page_of_a_user_changes_that() {
+    if in_own_mounts(
+        "a_metadata_tier_that_fills_gets_smaller_heads_before_it_is_full_and_no_page_of_a_user_changes_that",
+    ) {
+        return;
+    }
+    let pool = with_small_tier();
+    let page = pool.pool.namespace.join("meta-load.1");
+    let made = |name: &str| {
+        let files = Files::open(pool.pool.clone()).unwrap();
+        make(&files, name, b"some bytes");
+        assert_eq!(content(&files, name), b"some bytes");
+        where_it_is(files.store(), name).0
+    };
+    set(&pool.open(), ".", None, 64 << 10);
+    // A page of which no word is what it should be: each process that finds it so begins anew.
+    let forge = |byte: u8| {
+        let bytes = std::fs::read(&page).unwrap().len();
+        std::fs::write(&page, vec![byte; bytes]).unwrap();
+    };
+    assert_eq!(made("before"), 64 << 10);
+    for byte in [0xff, 0x41, 0x7f] {
+        forge(byte);
+        assert_eq!(made(&format!("plenty {byte:x}")), 64 << 10, "a page of {byte:x}");
+    }
+    // A sixteenth of the tier is its reserve; half as much again is less than a twentieth of it.
+    let filler = fill(&pool, 1600 << 10);
+    forge(0xff);
+    let head_bytes = made("meanwhile");
+    assert!((4096..=32 << 10).contains(&head_bytes), "{head_bytes}");
+    let files = Files::open(pool.pool.clone()).unwrap();
+    let why = files.store().path_taken(Path::new("meanwhile")).unwrap();
+    assert_eq!(why.made_with, small(head_bytes), "what it was made with says so");
+    let periods = meta_periods(&pool.pool);
+    assert!(periods.last().is_some_and(|period| period.share < 1.0), "{periods:?}");
+    std::fs::remove_file(filler).unwrap();
+    // Without a page the hints hold as they are written: here a directory stands in its place.
+    std::fs::remove_file(&page).unwrap();
+    std::fs::create_dir(&page).unwrap();
+    assert_eq!(made("after"), 64 << 10);
+}
+
+/// Each request on bytes of inodes counts, of every process, and none of those on the servers.
+#[test]
+fn what_the_metadata_tier_serves_is_counted_by_all_processes_together() {
+    let pool = TestPool::new(2);
+    let both = [(); 2].map(|()| Files::open(pool.pool.clone()).unwrap());
+    set(both[0].store(), ".", None, 4096);
+    // The first file that each makes ends a period if one is over: a page of zeros is.
+    make(&both[0], "first", b"");
+    for (number, files) in both.iter().enumerate() {
+        make(files, &format!("f{number}"), &pattern(10_000, 1));
+        assert_eq!(content(files, &format!("f{number}")), pattern(10_000, 1));
+    }
+    let bytes = std::fs::read(pool.pool.namespace.join("meta-load.1")).unwrap();
+    let words: Vec<u64> = bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap())).collect();
+    let sum = |at: usize| words[24..88].chunks_exact(8).map(|line| line[at]).sum::<u64>();
+    let [begun, reads, writes, read_bytes, written_bytes] = [0, 1, 2, 3, 4].map(sum);
+    assert_eq!((writes, written_bytes, read_bytes), (2, 8192, 8192));
+    assert_eq!(begun, reads + writes);
 }
 
 #[test]

@@ -63,6 +63,11 @@ def sources(pool: Pool) -> list[Source]:
     return found
 
 
+def meta_load(pool: Pool) -> _native.MetaLoad:
+    """What the metadata tier served of late, second by second, what is predicted, and the threshold of small files."""
+    return _native.pool_meta_load(str(pool.file))
+
+
 def done(pool: Pool, of: list[Source]) -> dict[str, Done]:
     """What each server has done so far, by name; those of which nothing is known are not in it."""
     so_far = {}

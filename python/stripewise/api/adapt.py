@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from stripewise import _native, layouts
 from stripewise._native import StripewiseError
-from stripewise.api import least_moves, measured, relief, service, swaps
+from stripewise.api import least_moves, measured, relief, service, small_files, swaps
 from stripewise.api import plan as planning
 from stripewise.api import trace as traces
 from stripewise.api.pacing import Pace, Pacer, Progress
@@ -131,8 +131,9 @@ def reconsider(
 
     The heat is the pool's own, unless some is given.
 
-    Tiers are relieved first: of new files that landed there, and of what gains least where one is near its limit. A
-    pool without heat, where files land, is relieved alone.
+    Tiers are relieved first: of new files that landed there, and of what gains least where one is near its limit. Then
+    small files leave the metadata tier, or come back, by its threshold. A pool without heat, where files land, has no
+    more.
 
     Raises `StripewiseError` where the pool keeps no heat, or has servers that were not calibrated.
     """
@@ -142,6 +143,7 @@ def reconsider(
     decision: Decision = {"time_s": time.time(), "dry_run": dry_run, "heat_s": _sum_us(heat) / 1e6 if heat else 0.0}
     decision |= measured.since_then(decisions(pool), measured.done_by_servers(pool))
     decision |= _relieve(pool, limits, heat, dry_run=dry_run, pace=pace, progress=progress)
+    decision |= _move_small_files(pool, limits, decision, pace=pace, progress=progress)
     if heat is None:
         return _kept(pool, decision, "the pool keeps no heat, by which files that have their place could be moved")
     if not heat["files"]:
@@ -285,6 +287,24 @@ def _relieve(
         if left is not None:
             left -= taken[-1]["copied_bytes"]
     return {"relief": taken}
+
+
+def _move_small_files(
+    pool: Pool, limits: Limits, decision: Decision, *, pace: Pace, progress: Progress | None
+) -> Decision:
+    """What left the metadata tier and what came back, with the numbers; nothing where none has to."""
+    due = small_files.due(pool)
+    if not decision["dry_run"]:
+        small_files.decay(pool)
+    if not due:
+        return {}
+    if decision["dry_run"] or not limits.allows(datetime.now()):
+        why = "only asked what would be done" if decision["dry_run"] else "data does not move at this hour"
+        return {"small_files": {**small_files.step(due), "why": why}}
+    left = None
+    if limits.day_bytes is not None:
+        left = max(0, limits.day_bytes - _copied_today(pool) - relief.copied_bytes(decision))
+    return {"small_files": small_files.take(pool, due, pace, progress, most_bytes=left)}
 
 
 def _decide(

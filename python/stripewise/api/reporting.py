@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from stripewise import _native
 from stripewise._native import StripewiseError
-from stripewise.api import adapt, heat
+from stripewise.api import activity, adapt, heat
 from stripewise.api.trace import Trace
 from stripewise.pool import Pool
 
@@ -64,6 +64,7 @@ def write_report(
         planner=planner,
         preset=preset,
         adapted=None if servers is None else _adapted(servers),
+        meta_load=None if servers is None else _meta_load(servers),
         begin=begin,
     )
     suffix, drawing = output.suffix.lower(), begin("drawing")
@@ -75,6 +76,13 @@ def write_report(
 
 HOTTEST_FILES = 12
 HEAT_COLUMNS = 48
+
+
+def _meta_load(servers: Path) -> _native.MetaLoad | None:
+    """What a pool's metadata tier served of late; `None` for servers that are a cluster file's."""
+    if _native.cluster_load(str(servers))["kind"] != "pool":
+        return None
+    return activity.meta_load(Pool.load(servers))
 
 
 def _adapted(servers: Path) -> Adapted | None:

@@ -119,9 +119,20 @@ def _install(pool: Pool, options: list[str]) -> None:
     console.hint(f"`{start}` starts it")
 
 
+def _print_small_files(done: Decision) -> None:
+    asked = f"small files: {done['leaving']:,} above the threshold, {done['returning']:,} cut to less than it"
+    if "moved_files" in done:
+        asked += f"; moved {counted(done['moved_files'], 'file')}, copied {about_bytes(done['copied_bytes'])}"
+    console.result(f"{asked}: {done['why']}" if "why" in done else asked)
+    for file in done.get("staying", []):
+        console.result(f"{name(file['path'])}: left for later: {file['why']}")
+
+
 def _print(decision: Decision) -> None:
     for step in decision.get("relief", []):
         settling.report(step)
+    if "small_files" in decision:
+        _print_small_files(decision["small_files"])
     if "ratio" in decision:
         before, after = (mib_per_s(decision[f"{when}_bytes_per_s"]) for when in ("before", "after"))
         console.result(

@@ -36,7 +36,9 @@ def top(
     An emulated server counts for itself. Of a real server the kernel counts what its block device does: for all
     programs, and without what the page cache served. A server without a block device (tmpfs, a network file system) is
     listed with the reason why nothing is known of it. While the pool is orchestrated, its programs are listed too. A
-    line for each mount says how requests travel between it and the kernel. The last line says what the last move of
+    line for each mount says how requests travel between it and the kernel. Another one says what the metadata tier
+    served of small files in the last second in which it served some, which load is predicted of the next one, and
+    which share of their hint `small` new files get by that. The last line says what the last move of
     `stripewise adapt` has gained, once that is measured.
 
     \b
@@ -53,7 +55,7 @@ def top(
     sources = activity.sources(pool)
     before, began_s = activity.done(pool, sources), time.monotonic()
     if once:
-        console.out.print(_totals(pool, sources, before), *_programs(_orchestration(pool)), *_below(pool))
+        console.out.print(Group(_totals(pool, sources, before), *_programs(_orchestration(pool)), *_below(pool)))
         return
     programs_before = _orchestration(pool)
     try:
@@ -125,7 +127,28 @@ def _below(pool: Pool) -> list[RenderableType]:
     travels = running.transports(pool)
     return [
         *(_line(f"mount at {point}: requests travel by {words}") for point, words in travels.items()),
+        *_metadata_tier(pool),
         *_adapted(pool),
+    ]
+
+
+def _metadata_tier(pool: Pool) -> list[RenderableType]:
+    """What it served of small files, what is predicted, and the threshold; nothing where it never served any."""
+    found = activity.meta_load(pool)
+    served = [period for period in found["periods"] if period["served"] or period["waiting"]]
+    if not served:
+        return []
+    last, now = served[-1], found["periods"][-1]
+    ago_s = max(0.0, time.time() - last["time_s"])
+    load = f"load {last['load']:.2f}, next {now['bls_esm']:.2f} by BLS-ESM, {now['esm']:.2f} by ESM"
+    return [
+        _line(
+            f"metadata tier, {seconds(ago_s)} ago: {last['served']:,} requests in a second, "
+            f"{last['waiting']:,} waiting, {about_bytes(last['bytes'])}, {seconds(last['latency_s'])} each"
+        ),
+        _line(
+            f"small files: {now['share']:.1%} of what `small` hints; {load if found['is_known'] else 'load unknown'}"
+        ),
     ]
 
 

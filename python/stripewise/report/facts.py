@@ -65,6 +65,8 @@ class Facts:
     native: Native | None
     """The layouts in the commands of the file system."""
     adapted: Adapted | None
+    meta_load: _native.MetaLoad | None
+    """Of a pool."""
     """Of a pool."""
 
     @property

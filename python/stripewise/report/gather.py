@@ -27,9 +27,12 @@ def gather(
     planner: str | None,
     preset: str,
     adapted: Adapted | None,
+    meta_load: _native.MetaLoad | None,
     begin: Say,
 ) -> Facts:
-    """All facts; `servers` is a pool file or a cluster file, and `adapted` what a pool has adapted to.
+    """All facts; `servers` is a pool file or a cluster file.
+
+    Of a pool, `adapted` is what it has adapted to, and `meta_load` what its metadata tier served of late.
 
     Raises `StripewiseError` for servers and layouts that are wrong. Where neither is given and the log does not show
     any servers, there is no advice, and that is no error.
@@ -85,6 +88,7 @@ def gather(
         load=load,
         native=native,
         adapted=adapted,
+        meta_load=meta_load,
     )
     return facts
 

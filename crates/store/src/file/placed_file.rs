@@ -868,8 +868,14 @@ impl PlacedFile {
     fn serve(&self, asked: Transfer<'_>, mut request: InFlight<'_>, notes: &mut Notes<'_>) -> Result<u64> {
         let Transfer { direction, offset, len, pass, .. } = asked;
         let begin_ns = self.begin_observed().filter(|_| pass == Pass::First);
+        let is_on_meta = |sub: &SubRequest| sub.server == ServerId::META;
+        let on_meta = (pass == Pass::First && request.subs.iter().any(is_on_meta)).then(|| self.begin_on_meta());
         self.carry_out(asked, &mut request, notes);
         let InFlight { subs, tasks, buffers, mut failure, upto } = request;
+        if let Some(Some(begin_ns)) = on_meta {
+            let done = subs.iter().zip(&*tasks).filter(|(sub, _)| is_on_meta(sub)).map(|(_, task)| task.done);
+            self.end_on_meta(asked.op(), done.sum(), begin_ns);
+        }
         let has_come_back = |(sub, task): (&SubRequest, &Task)| {
             task.error.is_some_and(|errno| self.comes_back(self.datafiles.index(sub.region, sub.slot), errno))
         };
@@ -908,6 +914,17 @@ impl PlacedFile {
             Some((at, _)) if pass == Pass::ZeroHoles => self.transfer(Transfer { len: at - offset, ..asked }, notes),
             _ => Ok(upto - offset),
         }
+    }
+
+    /// Counts a request that the metadata tier is to serve. An addition and the clock.
+    pub(crate) fn begin_on_meta(&self) -> Option<u64> {
+        self.plane.meta_watch().begin(self.placement.handle)
+    }
+
+    /// Counts that the metadata tier has served it. Three additions and the clock.
+    pub(crate) fn end_on_meta(&self, op: Op, done_bytes: u64, begin_ns: u64) {
+        let room = || self.plane.meta_room();
+        self.plane.meta_watch().end(self.placement.handle, op, done_bytes, begin_ns, room);
     }
 
     /// The part of a request that lies in one stripe, or in a region of one.

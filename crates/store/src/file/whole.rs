@@ -130,9 +130,13 @@ impl Inode {
                 let meta = self.store.plane().server(ServerId::META)?;
                 meta.backend()?;
                 let service = meta.device().map(|device| (device, device.reserve(Op::Write, buf.len() as u64)));
+                let begin_ns = file.begin_on_meta();
                 let done = append_to(&file, inode, request, buf, asks_where);
                 if let Some((device, ticket)) = service {
                     device.finish(ticket);
+                }
+                if let Some(begin_ns) = begin_ns {
+                    file.end_on_meta(Op::Write, done.as_ref().map_or(0, |(_, put)| *put as u64), begin_ns);
                 }
                 return done.map_err(self.failed("append to"));
             }

@@ -10,7 +10,7 @@ use crate::pool::open_pool::OpenPool;
 use std::sync::Arc;
 use std::time::Duration;
 use stripewise_layout::{Layout, ServerId, Stripe};
-use stripewise_optimisation::OptimisationSetting;
+use stripewise_optimisation::{OptimisationSetting, SMALL};
 
 /// Servers are asked for their room at most this often …
 const SHORTEST: Duration = Duration::from_millis(1);
@@ -54,9 +54,10 @@ impl RoomSurvey {
         self.pool.spill.look_at_file(self.pool.pool());
         let (servers, good_for) = self.pool.nearly_full();
         *self.pool.spill.known() = servers.into();
-        let meta = self.pool.room(ServerId::META);
+        let meta = self.pool.room(ServerId::META).ok();
         let spare_bytes = meta.map_or(0, |room| room.spare_bytes(self.pool.pool().default_width_bytes));
         self.pool.spill.know_meta(spare_bytes == 0);
+        self.pool.plane().meta_watch().look(|| meta);
         // A tier that fills up is looked at again before it can be full.
         self.good_for = good_for.min(until_filled(spare_bytes));
     }
@@ -124,7 +125,7 @@ impl OpenPool {
     /// them that it has got.
     ///
     /// A rule of `apply` names the place of every byte, so that hints change no place there. A metadata tier that has only its
-    /// reserve left takes no heads of files.
+    /// reserve left takes no heads of files, and one that is busy or filling smaller ones.
     pub(crate) fn layout_hinted(&self, layout: Arc<Layout>, hinted: &Optimisations) -> (Arc<Layout>, Optimisations) {
         let (is_default, mut got) = (Arc::ptr_eq(&layout, &self.made_now()), Optimisations::default());
         let layout = self.with_room(layout);
@@ -141,7 +142,10 @@ impl OpenPool {
         let Some(small) = hints::small(hinted).filter(|_| is_default && !self.spill.meta_is_full()) else {
             return (layout, got);
         };
-        match layout.with_head_in_inode(small.value(0)) {
+        let size = &SMALL.parameters[0];
+        let head_bytes = self.plane().meta_watch().threshold(small.value(0), size.multiple);
+        let Ok(small) = OptimisationSetting::new(&SMALL, &[head_bytes]) else { return (layout, got) };
+        match layout.with_head_in_inode(head_bytes) {
             Ok(with_head) => {
                 add(&mut got, small);
                 (Arc::new(with_head), got)

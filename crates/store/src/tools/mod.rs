@@ -15,6 +15,7 @@ pub(crate) mod leaving;
 pub mod rebalance;
 pub mod relief;
 pub(crate) mod rules_kept;
+pub mod small_files;
 pub mod status;
 pub(crate) mod stretches;
 mod survey;

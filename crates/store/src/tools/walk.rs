@@ -6,7 +6,7 @@ use crate::os::sync::{Condvar, Mutex, guard};
 use crate::os::sys::retry;
 use crate::pool::store::Store;
 use crate::tools::directories::{Directory, open_inside};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
@@ -41,6 +41,11 @@ impl WalkedFile<'_> {
     /// Those of [`WalkedFile::open`].
     pub(crate) fn stat(&self) -> rustix::io::Result<Stat> {
         rustix::fs::fstat(self.open()?)
+    }
+
+    /// The directory that it was found in.
+    pub(crate) fn directory(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 
     /// Its path relative to the tree, as [`Directory::path`] tells it.

@@ -19,6 +19,7 @@ from stripewise.report.sections import (
     processes,
     servers,
     sizes,
+    small_files,
 )
 
 
@@ -34,5 +35,5 @@ class Section:
     """The section, or nothing where there is nothing to say."""
 
 
-MODULES = (overview, advice, commands, layout_map, servers, adapted, heat, sizes, processes, files, lacks)
+MODULES = (overview, advice, commands, layout_map, servers, adapted, small_files, heat, sizes, processes, files, lacks)
 SECTIONS = tuple(Section(module.NAME, module.TITLE, module.draw) for module in MODULES)

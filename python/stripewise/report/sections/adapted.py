@@ -134,7 +134,8 @@ def _decisions(decisions: Sequence[Mapping[str, Any]]) -> Markup:
 
 def _row(decision: Mapping[str, Any]) -> list[object]:
     ratio, gain_s, move_s = (_number(decision, key) for key in ("ratio", "gain_s", "move_s"))
-    each = [decision, *_relief(decision)]
+    small_files = decision.get("small_files")
+    each = [decision, *_relief(decision), *([small_files] if isinstance(small_files, dict) else [])]
     copied = sum(int(_number(of, "copied_bytes") or 0) for of in each)
     verdict = str(decision.get("verdict", "-"))
     why = str(decision.get("why", ""))

@@ -1,0 +1,79 @@
+//! The load of the metadata tier, as a process that has a pool open counts and asks it.
+//!
+//! The page is mapped with the first request on bytes of an inode: what only passes by the metadata tier, as the preload does, never
+//! has it.
+
+use crate::backend::emulate::now_ns;
+use crate::os::room::Room;
+use crate::pool::meta_load::{MetaLoad, MetaPrices, MetaTierNow};
+use crate::pool::pool_file::Pool;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::time::{SystemTime, UNIX_EPOCH};
+use stripewise_model::Op;
+
+/// What this process knows of the load.
+#[derive(Debug)]
+pub(crate) struct MetaWatch {
+    namespace: PathBuf,
+    shared: bool,
+    width_bytes: u64,
+    prices: MetaPrices,
+    load: OnceLock<Option<MetaLoad>>,
+}
+
+impl MetaWatch {
+    /// Of a pool, which several users use directly if it is `shared`. Opens nothing yet.
+    pub(crate) fn new(pool: &Pool, shared: bool) -> Self {
+        let (namespace, width_bytes) = (pool.namespace.clone(), pool.default_width_bytes);
+        Self { namespace, shared, width_bytes, prices: MetaPrices::of(pool), load: OnceLock::new() }
+    }
+
+    pub(crate) fn load(&self) -> Option<&MetaLoad> {
+        self.load.get_or_init(|| MetaLoad::open(&self.namespace, self.shared)).as_ref()
+    }
+
+    /// Counts a request on bytes of the inode of a file, by its handle, that begins now; when that was, for [`MetaWatch::end`].
+    pub(crate) fn begin(&self, handle: u64) -> Option<u64> {
+        self.load()?.begin(handle);
+        Some(now_ns())
+    }
+
+    /// Counts that it was served, with the bytes of it. The tier is asked for its `room` if a period is over with it: once a second at most,
+    /// in all processes together.
+    pub(crate) fn end(&self, handle: u64, op: Op, bytes: u64, began_ns: u64, room: impl FnOnce() -> Option<Room>) {
+        let Some(load) = self.load() else { return };
+        if load.end(handle, op, bytes, (began_ns, now_ns())) {
+            self.look(room);
+        }
+    }
+
+    /// Ends the period if it is over, by the `room` that the tier has; whatever its processes did meanwhile.
+    pub(crate) fn look(&self, room: impl FnOnce() -> Option<Room>) {
+        let Some(load) = self.load() else { return };
+        let now_ns = now_ns();
+        if !load.is_over(now_ns) {
+            return;
+        }
+        // A tier that does not say has no room.
+        let (total_bytes, spare_bytes) =
+            room().map_or((1, 0), |room| (room.total_bytes, room.spare_bytes(self.width_bytes)));
+        let time_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
+        load.end_period(&MetaTierNow { now_ns, time_s, total_bytes, spare_bytes }, &self.prices);
+    }
+
+    /// [`MetaWatch::look`], where none was taken of late, as the tier has served nothing.
+    pub(crate) fn look_if_idle(&self, room: impl FnOnce() -> Option<Room>) {
+        if self.load().is_some_and(|load| !load.is_fresh(now_ns())) {
+            self.look(room);
+        }
+    }
+
+    /// What new small files get of the bytes that their directory allows in the inode: `most_bytes`, or the threshold's share of
+    /// them, in steps of `least_bytes` and no fewer.
+    pub(crate) fn threshold(&self, most_bytes: u64, least_bytes: u64) -> u64 {
+        let share = self.load().map_or(1.0, |load| load.share(now_ns()));
+        let bytes = (most_bytes as f64 * share) as u64;
+        (bytes - bytes % least_bytes).max(least_bytes).min(most_bytes)
+    }
+}

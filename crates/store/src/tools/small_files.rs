@@ -1,0 +1,168 @@
+//! Which small files leave the metadata tier or come back to it, by the threshold of now: Wei et al., equation (2), as corrected.
+//!
+//! A file that has more bytes in its inode than its own threshold goes to the servers, if it was made by the hint `small`. One that
+//! was sent there, and was truncated since, comes back. What was sent, and how often files went to and fro, the caller keeps. A file
+//! with a rule stays, as that names the place of every byte.
+
+use crate::file::inode::Inode;
+use crate::file::steps::Then;
+use crate::format::hints;
+use crate::os::error::{Error, Result};
+use crate::os::sync::{Mutex, guard};
+use crate::pool::store::Store;
+use crate::tools::drain::{DrainWatch, Drained, StayingFile};
+use crate::tools::walk::{WalkedFile, walk};
+use rustix::fd::AsFd as _;
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::sync::Arc;
+use stripewise_layout::{Layout, Stripe};
+use stripewise_optimisation::{SMALL, file_threshold};
+
+/// What is known of a file that was moved by the threshold before.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MovedBefore {
+    /// How often it was, with decay (`Fre_m`).
+    pub moves: f64,
+    /// How long it was when it was sent to the servers; `None` where it has come back.
+    pub sent_bytes: Option<u64>,
+}
+
+/// A file that is to move.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DueSmallFile {
+    /// The file, relative to the tree.
+    pub path: String,
+    /// Its logical handle, by which [`MovedBefore`] is kept.
+    pub handle: u64,
+    /// How long it is.
+    pub size_bytes: u64,
+    /// How many of its first bytes are to be in its inode; 0 where it goes to the servers.
+    pub head_bytes: u64,
+    /// Bytes that change their place.
+    pub moved_bytes: u64,
+}
+
+impl Store {
+    /// The files that are to move, those with most bytes to move first: each once, whatever names it has. O(files of the tree).
+    ///
+    /// # Errors
+    /// The tree or the rules cannot be read.
+    pub fn due_small_files(self: &Arc<Self>, before: &HashMap<u64, MovedBefore>) -> Result<Vec<DueSmallFile>> {
+        self.plane().meta_watch().look_if_idle(|| self.plane().meta_room());
+        let tree = rustix::io::fcntl_dupfd_cloexec(self.tree(), 0).map_err(Error::io("open", "tree"))?;
+        // By the handle: a file with two names is found twice.
+        let due = Mutex::new(HashMap::new());
+        let visit = |entry: &WalkedFile<'_>| {
+            // What cannot be read cannot move.
+            if let Ok(fd) = entry.open()
+                && let Ok(Some(inode)) = self.inode(fd.as_fd())
+                && let Ok(Some(found)) = self.due_small_file(&inode, entry, before.get(&inode.handle()))
+            {
+                guard(&due).insert(found.handle, found);
+            }
+            Ok(true)
+        };
+        walk(&tree, 2, &visit, &|_, _| ())?;
+        let mut due: Vec<DueSmallFile> = due.into_inner().unwrap_or_default().into_values().collect();
+        due.sort_by(|a, b| (b.moved_bytes, &a.path).cmp(&(a.moved_bytes, &b.path)));
+        Ok(due)
+    }
+
+    fn due_small_file(
+        self: &Arc<Self>,
+        inode: &Arc<Inode>,
+        entry: &WalkedFile<'_>,
+        before: Option<&MovedBefore>,
+    ) -> Result<Option<DueSmallFile>> {
+        if !inode.has_handle() || before.is_none() && hints::small(&inode.read_handle()?.optimisations).is_none() {
+            return Ok(None);
+        }
+        let head_bytes = inode.layout()?.head_in_inode_bytes();
+        let (path, size_bytes) = (entry.path(), inode.attributes()?.size_bytes);
+        let name = path.file_name().unwrap_or(OsStr::new("")).as_bytes();
+        let hinted = hints::small(&Self::hints_in(entry.directory()).of_name(name)).map(|small| small.value(0));
+        // Where nothing is hinted any more, what it has is the most.
+        let Some(most_bytes) = hinted.or((head_bytes > 0).then_some(head_bytes)) else { return Ok(None) };
+        let step_bytes = SMALL.parameters[0].multiple;
+        let global_bytes = self.plane().meta_watch().threshold(most_bytes, step_bytes);
+        let own_bytes = file_threshold(most_bytes, global_bytes, before.map_or(0.0, |before| before.moves));
+        let (in_inode, sent_bytes) = (size_bytes.min(head_bytes), before.and_then(|before| before.sent_bytes));
+        let (head_after, moved_bytes) = if in_inode > own_bytes {
+            (0, in_inode)
+        } else if head_bytes == 0 && sent_bytes.is_some_and(|sent| size_bytes < sent) && size_bytes < global_bytes {
+            (global_bytes, size_bytes)
+        } else {
+            return Ok(None);
+        };
+        if self.rule_for(&path)?.is_some() {
+            return Ok(None);
+        }
+        let (path, handle) = (path.to_string_lossy().into_owned(), inode.handle());
+        Ok(Some(DueSmallFile { path, handle, size_bytes, head_bytes: head_after, moved_bytes }))
+    }
+
+    /// `layout` with that many bytes in the inode, and what lies behind them where it is.
+    fn with_head(&self, layout: &Layout, head_bytes: u64) -> Result<Layout> {
+        let servers = if layout.head_in_inode_bytes() == 0 {
+            Ok(layout.clone())
+        } else {
+            let behind = layout.regions().iter().skip(1).map(|region| (region.offset(), region.stripes().to_vec()));
+            // The first one has its bytes by their offset in the file, so that it can begin earlier.
+            let mut regions: Vec<(u64, Vec<Stripe>)> = behind.collect();
+            match regions.first_mut() {
+                Some(first) => {
+                    first.0 = 0;
+                    Layout::new(regions)
+                }
+                None => Ok(Layout::clone(&self.with_room(self.default_now()))),
+            }
+        };
+        let layout = match head_bytes {
+            0 => servers,
+            head_bytes => servers.and_then(|servers| servers.with_head_in_inode(head_bytes)),
+        };
+        layout.map_err(|error| Error::Invalid(error.to_string()))
+    }
+}
+
+/// Gives files of the pool in `file` their heads, each a path with the bytes that are to be in the inode: one file after the other,
+/// each as `apply` moves it.
+///
+/// # Errors
+/// Another process changes layouts of the pool.
+pub fn move_small_files(file: &Path, heads: &[(String, u64)], watch: &mut dyn DrainWatch) -> Result<Drained> {
+    let store = Store::of_file(file)?;
+    let _alone = store.begin_apply()?;
+    // So that no file goes to a server that is nearly full.
+    if let Some(look) = store.due_look() {
+        look.take();
+    }
+    let mut done = Drained::default();
+    for (path, head_bytes) in heads {
+        let Ok(Some(inode)) = store.existing(Path::new(path)) else { continue };
+        let layout = inode.layout().and_then(|layout| store.with_head(&layout, *head_bytes))?;
+        let mut stopped = false;
+        let mut progress = |done: u64, total: u64| {
+            let then = watch.progress(path, done, total);
+            stopped = then == Then::Stop;
+            then
+        };
+        let moved =
+            store.check_new_layout(&layout).and_then(|()| inode.move_watched(&layout, path, true, &mut progress));
+        match moved {
+            Ok(moved) => {
+                done.moved_files += 1;
+                done.copied_bytes += moved.copied_bytes;
+            }
+            Err(_) if stopped => {
+                done.stopped = true;
+                break;
+            }
+            Err(error) => done.staying.push(StayingFile::of(path.clone(), &error)),
+        }
+    }
+    Ok(done)
+}
