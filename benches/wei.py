@@ -25,9 +25,15 @@ write = { startup = ["1ms", "1.6ms"], bandwidth = "120MB/s" }
 at_once = 2
 """
 DISKS = 6
-STRIPED, INLINE, FIXED = "striped", "always inline", "small=16K"
-WAYS: Mapping[str, str | None] = {STRIPED: None, INLINE: "small=1G", FIXED: "small=16K"}
-"""The hint of each way."""
+STRIPED, INLINE, FIXED, BY_LOAD = "striped", "always inline", "up to 16 KiB", "by load"
+BEHIND = f"@hdd.0-{DISKS - 1}:64KiB"
+WAYS: Mapping[str, str | None] = {
+    STRIPED: None,
+    INLINE: f"layout=meta:1GiB/1GiB{BEHIND}",
+    FIXED: f"layout=meta:16KiB/16KiB{BEHIND}",
+    BY_LOAD: "small=64K",
+}
+"""The hint of each way; a threshold that is a layout does not follow the load, as `small` does."""
 CLIENTS = (2, 8, 14, 20)
 MOST_LOSS = 0.08
 LEAST_GAIN = 3.0
@@ -126,7 +132,7 @@ def _fig3_figures(
         return [_rate(of[way], kind) / _rate(of[STRIPED], kind) for of in rounds]
 
     for way in (way for way in WAYS if way != STRIPED):
-        is_held = is_last and way != INLINE
+        is_held = is_last and way == BY_LOAD
         loss = Target(most=MOST_LOSS) if is_held else None
         rate = statistics.median(_rate(of[way], "names") for of in rounds)
         yield of_repetitions(

@@ -177,15 +177,19 @@ impl DataPlane {
         self.meta.limits().is_charged
     }
 
-    /// An operation on names that reaches an emulated metadata tier: waits until it is served, for the startup of `op`. Nothing
-    /// where the tier is real.
+    /// An operation on names that reaches an emulated metadata tier: waits until it is served, for the startup of `op`, and counts in
+    /// the tier's load. Nothing where the tier is real.
     ///
     /// # Errors
     /// The queue of the emulated tier cannot be used.
     pub fn serve_names(&self, op: Op) -> Result<()> {
         self.meta.backend()?;
         if let Some(device) = self.meta.device() {
+            let began_ns = self.meta_watch.begin(0);
             device.serve_names(op);
+            if let Some(began_ns) = began_ns {
+                self.meta_watch.end(0, op, 0, began_ns, || self.meta_room());
+            }
         }
         Ok(())
     }
@@ -359,5 +363,33 @@ impl OpenServer {
             }
             Error::Full { action, server, root: self.backend.server().root.clone(), room: self.backend.room().ok() }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool::pool_file::{PoolSpec, TierSpec};
+
+    #[test]
+    fn operations_on_names_of_an_emulated_tier_are_load_of_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let (base, file) = (directory.path(), directory.path().join("pool.toml"));
+        let tier = TierSpec { name: "mem".into(), servers: vec![base.join("s")], ..TierSpec::default() };
+        let (mount, namespace) = (base.join("mount"), base.join("names"));
+        let spec = PoolSpec { name: "p".into(), mount, namespace, default_width_bytes: None, tiers: vec![tier] };
+        Pool::init(&file, &spec).unwrap();
+        let counted = || {
+            let plane = DataPlane::open(&Pool::load(&file).unwrap(), PlaneOptions::default()).unwrap();
+            [Op::Read, Op::Write, Op::Write].into_iter().for_each(|op| plane.serve_names(op).unwrap());
+            let counted = plane.meta_watch().load().unwrap().counted();
+            // Begun, read and written, without a byte.
+            (counted[0], counted[1], counted[2], counted[3] + counted[4])
+        };
+        assert_eq!(counted(), (0, 0, 0, 0), "a real tier's names are its own");
+        let op = "{ startup = [\"10us\", \"10us\"], bandwidth = \"1GB/s\" }";
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, format!("{text}\n[meta]\nemulate = {{ read = {op}, write = {op} }}\n")).unwrap();
+        assert_eq!(counted(), (3, 1, 2, 0));
     }
 }

@@ -106,6 +106,8 @@ pub(crate) struct MetaTierNow {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MetaPrices {
     profile: Profile,
+    /// Requests that it serves side by side.
+    at_once: u32,
     /// Whether that was measured, or is that of an emulation: else the load is not known, and does not move the threshold.
     is_known: bool,
 }
@@ -114,17 +116,17 @@ impl MetaPrices {
     /// Those of the pool's metadata tier.
     pub(crate) fn of(pool: &Pool) -> Self {
         let (profile, source) = pool.meta.profile;
-        Self { profile, is_known: source != ProfileSource::Preset }
+        Self { profile, at_once: pool.meta.at_once, is_known: source != ProfileSource::Preset }
     }
 
-    /// Seconds that the tier takes for what was counted.
+    /// Seconds that the tier takes for what was counted, which it serves side by side as far as it does.
     fn busy_s(&self, counts: &[u64; LINE]) -> f64 {
         let of = |op: &OpProfile, requests: u64, bytes: u64| {
             let startup_s = (op.startup_min_s + op.startup_max_s) / 2.0;
             requests as f64 * startup_s + bytes as f64 * (op.transfer_s_per_byte + self.profile.network_s_per_byte)
         };
-        of(&self.profile.read, counts[READS], counts[READ_BYTES])
-            + of(&self.profile.write, counts[WRITES], counts[WRITTEN_BYTES])
+        let reads_s = of(&self.profile.read, counts[READS], counts[READ_BYTES]);
+        (reads_s + of(&self.profile.write, counts[WRITES], counts[WRITTEN_BYTES])) / f64::from(self.at_once)
     }
 }
 
@@ -206,7 +208,7 @@ impl MetaLoad {
     }
 
     /// What was counted so far, by all processes.
-    fn counted(&self) -> [u64; LINE] {
+    pub(crate) fn counted(&self) -> [u64; LINE] {
         let mut sum = [0_u64; LINE];
         for line in &self.page[COUNTS..COUNTS + STRIPES] {
             for (at, sum) in sum.iter_mut().enumerate() {
@@ -392,7 +394,7 @@ mod tests {
     /// A tier that serves 100 requests in a second.
     fn prices(is_known: bool) -> MetaPrices {
         let op = OpProfile { startup_min_s: 0.01, startup_max_s: 0.01, transfer_s_per_byte: 0.0, head: None };
-        MetaPrices { profile: Profile { read: op, write: op, network_s_per_byte: 0.0 }, is_known }
+        MetaPrices { profile: Profile { read: op, write: op, network_s_per_byte: 0.0 }, at_once: 1, is_known }
     }
 
     fn page() -> (tempfile::TempDir, MetaLoad) {
@@ -414,6 +416,14 @@ mod tests {
         (0..served).for_each(|handle| {
             load.end(handle, Op::Read, 4096, (0, period * PERIOD_NS - PERIOD_NS / 2));
         });
+    }
+
+    #[test]
+    fn a_tier_that_serves_several_at_once_takes_as_many_times_less() {
+        let mut counts = [0; LINE];
+        (counts[READS], counts[WRITES]) = (60, 40);
+        let busy_s = |at_once| MetaPrices { at_once, ..prices(true) }.busy_s(&counts);
+        assert!((busy_s(1) - 1.0).abs() < 1e-9 && (busy_s(4) - 0.25).abs() < 1e-9);
     }
 
     #[test]

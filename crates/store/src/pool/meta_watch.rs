@@ -29,7 +29,7 @@ impl MetaWatch {
         Self { namespace, shared, width_bytes, prices: MetaPrices::of(pool), load: OnceLock::new() }
     }
 
-    fn load(&self) -> Option<&MetaLoad> {
+    pub(crate) fn load(&self) -> Option<&MetaLoad> {
         self.load.get_or_init(|| MetaLoad::open(&self.namespace, self.shared)).as_ref()
     }
 

@@ -1,0 +1,132 @@
+"""Trees of small files by `tar`, `git` and four processes at once: the hint `small` beside mergerfs."""
+
+import io
+import shutil
+import statistics
+import subprocess
+import tarfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+from benches import request_cost
+from benches.frame import (
+    STRIPEWISE,
+    Benchmark,
+    BenchmarkError,
+    Context,
+    Figure,
+    MissingError,
+    Target,
+    checked,
+    of_repetitions,
+)
+from benches.fuse_mounts import example, most_descriptors, mounted, pool_mounted
+
+FILES = 20_000
+PROCESSES = 4
+OURS, THEIRS = "small=64K", "mergerfs"
+
+
+def run(context: Context) -> Iterator[Figure | str]:
+    """Each step on both in turn, another one first in each round."""
+    program = shutil.which("mergerfs")
+    if program is None:
+        raise MissingError("mergerfs is not installed; on Debian: apt install mergerfs")
+    files = FILES // 20 if context.quick else FILES
+    base = context.directory
+    archive = _archive(base / "tree.tar", files)
+    origin = _repository(base / "origin", archive)
+    pool = request_cost.plain_pool(base, 2)
+    with ExitStack() as mounts:
+        mounts.enter_context(pool_mounted(pool.file, pool.mount))
+        sources = [base / f"source{number}" for number in range(2)]
+        for source in sources:
+            source.mkdir()
+        point = base / "mergerfs"
+        command: list[object] = [program, "-f", ":".join(map(str, sources)), point]
+        mounts.enter_context(mounted(command, point, most_descriptors()))
+        sides = {OURS: pool.mount / "ours", THEIRS: point / "theirs"}
+        for directory in sides.values():
+            directory.mkdir()
+        checked([*STRIPEWISE, "hint", sides[OURS], OURS])
+        rounds = []
+        for number in range(context.rounds(5)):
+            order = list(sides) if number % 2 == 0 else list(reversed(sides))
+            context.say(f"round {number + 1}")
+            rounds.append({side: _steps(sides[side], archive, origin, files) for side in order})
+    for step in rounds[0][OURS]:
+        ours, theirs = (statistics.median(of[side][step] for of in rounds) for side in (OURS, THEIRS))
+        ratios = [of[THEIRS][step] / of[OURS][step] for of in rounds]
+        note = f"{ours:.2f} s against {theirs:.2f} s"
+        yield of_repetitions(f"{step}: {OURS} / {THEIRS}", ratios, target=Target(least=1.0), note=note)
+
+
+def _steps(directory: Path, archive: Path, origin: Path, files: int) -> dict[str, float]:
+    """Seconds of each step in `directory`, which is empty before and after."""
+    took_s = {f"tar x of {files:,} files": _timed(lambda: checked(["tar", "xf", archive, "-C", directory]))}
+    # Nothing is compared wrongly: all bytes are what the archive has.
+    checked(["tar", "df", archive, "-C", directory])
+    shutil.rmtree(directory / "tree")
+    clone = directory / "clone"
+
+    def clone_and_look() -> None:
+        checked(["git", "clone", "--quiet", "--no-hardlinks", origin, clone])
+        if checked(["git", "-C", clone, "status", "--porcelain"]):
+            raise BenchmarkError(f"git finds changes in {clone}")
+
+    took_s["git clone and git status"] = _timed(clone_and_look)
+    shutil.rmtree(clone)
+    own = [directory / f"process{number}" for number in range(PROCESSES)]
+    for each in own:
+        each.mkdir()
+    count = files // (2 * PROCESSES)
+    for step in ("write", "read", "stat", "list", "unlink"):
+        began = time.monotonic()
+        _all(step, own, count)
+        took_s[f"{PROCESSES} processes, 4 KiB files, {step}"] = time.monotonic() - began
+    for each in own:
+        each.rmdir()
+    return took_s
+
+
+def _all(step: str, directories: list[Path], files: int) -> None:
+    """One process for each directory, all at once."""
+    running = [
+        subprocess.Popen([example("metadata_cost"), step, each, str(files)], stdout=subprocess.DEVNULL)
+        for each in directories
+    ]
+    if any([process.wait() != 0 for process in running]):  # noqa: C419 - each is waited for
+        raise BenchmarkError(f"metadata_cost {step} failed; its error stands above")
+
+
+def _timed(work: Callable[[], object]) -> float:
+    began = time.monotonic()
+    work()
+    return time.monotonic() - began
+
+
+def _archive(path: Path, files: int) -> Path:
+    """An archive of a tree of small files, 100 in a directory, of 200 bytes to 8 KiB."""
+    with tarfile.open(path, "w") as archive:
+        for number in range(files):
+            content = (f"line of {number}\n" * (1 + number * 7919 % 400)).encode()[: 200 + number * 7919 % 8000]
+            entry = tarfile.TarInfo(f"tree/{number // 100:03}/{number:06}")
+            entry.size, entry.mtime = len(content), 1_700_000_000
+            archive.addfile(entry, io.BytesIO(content))
+    return path
+
+
+def _repository(directory: Path, archive: Path) -> Path:
+    """A repository of the tree of `archive`, in one commit."""
+    directory.mkdir()
+    checked(["tar", "xf", archive, "-C", directory])
+    who = ["-c", "user.name=bench", "-c", "user.email=bench@localhost"]
+    checked(["git", "-C", directory, "init", "--quiet"])
+    checked(["git", "-C", directory, "add", "."])
+    checked(["git", "-C", directory, *who, "commit", "--quiet", "-m", "tree"])
+    return directory
+
+
+BENCHMARK = Benchmark("small-programs", "tar, git and four processes on trees of small files, beside mergerfs", run)
