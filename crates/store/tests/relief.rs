@@ -3,7 +3,7 @@
 mod common;
 
 use common::life::{On, bytes_of, findings, mend, now, servers_of as servers};
-use common::{TestPool, create, in_own_mounts, layout, mount_tmpfs, pattern, write, write_all};
+use common::{TestPool, create, in_own_mounts, layout, mount_tmpfs, pattern, write};
 use rustix::fd::AsFd as _;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, kill_process};
@@ -66,13 +66,14 @@ fn new_files_land_and_go_to_their_place_once() {
     let status = |name: &str| store.status(Path::new(name)).unwrap().placed.unwrap().landed_on;
     assert_eq!((status("young").as_deref(), status("ruled"), status("regions")), (Some("fast"), None, None));
 
+    // A file on one server that a program appends to is kept there.
     open.register_writer().unwrap();
+    open.append(&pattern(100, 5)).unwrap();
     let file = &pool.pool.file;
     let all = [whole("young"), whole("open"), whole("gone")];
     let done = relieve(file, "fast", &all, &mut On).unwrap();
     assert_eq!((done.moved_files, done.copied_bytes, done.staying.len()), (1, 50_000, 1), "{done:?}");
     assert!(done.staying[0].path == "open" && done.staying[0].is_busy);
-    write_all(&open, &pattern(100, 5), 20_000);
     open.release_writer().unwrap();
     assert_eq!(relieve(file, "fast", &all, &mut On).unwrap().moved_files, 1);
     let after = now(&pool);

@@ -190,11 +190,12 @@ impl Beside<'_> {
             // What a writer has marked before it looked at the counter is seen from here on.
             fence(Ordering::SeqCst);
             let switched = self.switch_alone(moving, marked, most_bytes, steps);
+            if matches!(switched, Ok(Switched::Yes)) {
+                // The move is done; what cannot be cleared away now is left to the next writer.
+                let _ = moving.clear_beside();
+            }
             self.lock.unlock(Purpose::Lease)?;
             inode.bump_epoch();
-            if matches!(switched, Ok(Switched::Yes)) {
-                moving.clear();
-            }
             switched
         });
         appends.unlock(Purpose::Append)?;

@@ -307,6 +307,23 @@ impl<'a> Move<'a> {
         self.inode.remove_those_behind(&self.old, &self.copy);
     }
 
+    /// [`Move::clear`] beside writers, none of which writes now: freeing space in a datafile must not change the file's time.
+    pub(crate) fn clear_beside(&self) -> Result<()> {
+        let mut before = Vec::new();
+        self.copy.for_each_present(|_, fd| {
+            let stat = rustix::fs::fstat(fd)?;
+            let time = |tv_sec, ns| Timespec { tv_sec, tv_nsec: ns };
+            before.push(Timestamps {
+                last_access: time(stat.st_atime, stat.st_atime_nsec as _),
+                last_modification: time(stat.st_mtime, stat.st_mtime_nsec as _),
+            });
+            Ok(())
+        })?;
+        self.clear();
+        let mut before = before.iter();
+        self.copy.for_each_present(|_, fd| before.next().map_or(Ok(()), |times| rustix::fs::futimens(fd, times)))
+    }
+
     /// What was done.
     pub(crate) fn done(&self, checksum: [u8; 32]) -> Moved {
         Moved { copied_bytes: self.total_bytes / 2, kept_bytes: self.size_bytes - bytes_of(&self.plan.copy), checksum }

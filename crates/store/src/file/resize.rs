@@ -10,7 +10,7 @@ use crate::format::placement::{Datafile, Datafiles};
 use crate::os::error::{Error, Result};
 use crate::os::sys::retry;
 use rustix::fd::BorrowedFd;
-use rustix::fs::{FallocateFlags, Timespec, Timestamps, UTIME_OMIT};
+use rustix::fs::{FallocateFlags, SeekFrom, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
 use stripewise_layout::{MAX_OFFSET, ServerId};
 
@@ -186,7 +186,9 @@ impl Inode {
         };
         file.for_each_present(|index, fd| gaps(file.datafiles(), index).try_for_each(|(from, to)| free(fd, from, to)))?;
         let stat = self.stat()?;
-        if stat.st_blocks > 0 {
+        // An attribute of its own takes blocks, too; to free nothing would change the file's time.
+        let has_bytes = || rustix::fs::seek(self.descriptor(), SeekFrom::Data(0)).is_ok();
+        if stat.st_blocks > 0 && has_bytes() {
             for (index, region) in layout.regions().iter().enumerate() {
                 let to = layout.region_end(index).min(stat.st_size as u64);
                 if region.stripes()[0].server != ServerId::META && region.offset() < to {

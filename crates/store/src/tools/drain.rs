@@ -235,7 +235,7 @@ impl Drain {
                 return Ok(self.drained);
             }
             if moved == 0 {
-                if watch.progress("", self.done_bytes, self.total_bytes) == Then::Stop {
+                if watch.progress("", self.done_bytes, self.total_bytes.max(self.done_bytes)) == Then::Stop {
                     self.drained.stopped = true;
                     return Ok(self.drained);
                 }
