@@ -30,9 +30,15 @@ impl Inode {
         Ok(())
     }
 
+    /// The lock file under which this process is registered as a writer, if it is. No lock is held afterwards: a move of this process may
+    /// need it while another thread waits for that move.
+    fn registration_now(&self) -> Option<Arc<LockFile>> {
+        guard(&self.registered).clone()
+    }
+
     /// Whether the file is being moved beside its writers, of which this process is one. One system call, two if it is.
     pub(crate) fn move_beside(&self) -> Result<MoveBeside> {
-        let Some(lock) = guard(&self.registered).clone() else { return Ok(MoveBeside::No) };
+        let Some(lock) = self.registration_now() else { return Ok(MoveBeside::No) };
         Ok(match lock.is_exclusive(Purpose::Place)? {
             false => MoveBeside::No,
             true if lock.is_exclusive(Purpose::Lease)? => MoveBeside::Switches,
@@ -42,7 +48,7 @@ impl Inode {
 
     /// Waits until a move beside this writer has switched, or its process has died, and reads the placement again.
     pub(crate) fn wait_for_switch(&self) -> Result<()> {
-        if let Some(lock) = guard(&self.registered).clone() {
+        if let Some(lock) = self.registration_now() {
             lock.lock(Purpose::Lease, false)?;
             lock.unlock(Purpose::Lease)?;
         }
@@ -51,7 +57,7 @@ impl Inode {
 
     /// Notes for a move beside writers that `[offset, offset + len)` has changed. One system call.
     pub(crate) fn mark_beside(&self, offset: u64, len: u64) -> Result<()> {
-        guard(&self.registered).clone().map_or(Ok(()), |lock| lock.mark(offset, len))
+        self.registration_now().map_or(Ok(()), |lock| lock.mark(offset, len))
     }
 
     /// After bytes of `file` were cut off, by the holder of the right to change the handle: a move beside writers ends, and none begins
@@ -60,7 +66,7 @@ impl Inode {
         if file.move_beside() == MoveBeside::No {
             return Ok(());
         }
-        guard(&self.registered).clone().map_or(Ok(()), |lock| lock.end_move())
+        self.registration_now().map_or(Ok(()), |lock| lock.end_move())
     }
 
     /// Whether `file` is not where the file is any more.
