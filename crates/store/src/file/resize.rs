@@ -284,10 +284,12 @@ impl Inode {
             if file.move_beside() != MoveBeside::No {
                 self.mark_beside(offset, len)?;
             }
-            // Again where the bytes are now: also what was freed where they were is no hole there.
-            if file.is_of(epoch) || self.store.plane().is_shared() {
-                done?;
-                break;
+            match done {
+                // The counter tells nothing here: what was taken and is given back changes it, too.
+                Err(error) if !self.has_moved_from(&file)? => return Err(error),
+                Ok(()) if file.is_of(epoch) || self.store.plane().is_shared() => break,
+                // Again where the bytes are now: also what was freed where they were is no hole there.
+                _ => {}
             }
         }
         if mode.is_empty() { self.grow(end) } else { Ok(()) }
