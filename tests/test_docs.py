@@ -74,10 +74,10 @@ def test_commands_for_the_reader_name_what_exists(stripewise):
 
 
 def test_the_pool_file_of_the_format_is_one(tmp_path, stripewise):
-    text, emulate = blocks(ROOT / "docs" / "format.md", "toml")
+    text, emulate, names = blocks(ROOT / "docs" / "format.md", "toml")
     tomllib.loads(text)
     file = tmp_path / "pool.toml"
-    for content in (text, text.replace('name = "hdd"\n', f'name = "hdd"\n{emulate}')):
+    for content in (text, f"{text}\n{names}", text.replace('name = "hdd"\n', f'name = "hdd"\n{emulate}')):
         file.write_text(content)
         shown = stripewise("pool", "show", file)
         for server in ("hdd.0", "hdd.1", "ssd.0"):
