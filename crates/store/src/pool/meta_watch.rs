@@ -30,7 +30,12 @@ impl MetaWatch {
     }
 
     pub(crate) fn load(&self) -> Option<&MetaLoad> {
-        self.load.get_or_init(|| MetaLoad::open(&self.namespace, self.shared)).as_ref()
+        if let Some(load) = self.load.get() {
+            return load.as_ref();
+        }
+        // Not under the lock of the cell, as it makes system calls: of two threads that map the page here one map is dropped.
+        let opened = MetaLoad::open(&self.namespace, self.shared);
+        self.load.get_or_init(|| opened).as_ref()
     }
 
     /// Counts a request on bytes of the inode of a file, by its handle, that begins now; when that was, for [`MetaWatch::end`].
