@@ -34,7 +34,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rustix::fs::{
-    AtFlags, Gid, Mode, OFlags, Stat, StatVfs, StatxFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid,
+    AtFlags, Gid, Mode, OFlags, Stat, StatVfs, StatxTimestamp, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid,
 };
 use rustix::io::Errno;
 use stripewise_fuse::{FileAttr, SetTime, Time};
@@ -410,14 +410,9 @@ pub fn file_attr(ino: u64, stat: &Stat) -> FileAttr {
     }
 }
 
-/// When the inode of `node` was made, if the namespace's file system knows. One system call.
-///
-/// # Errors
-/// Those of `statx`.
-pub fn birth(node: &Node) -> Result<Option<Time>, Errno> {
-    let found = rustix::fs::statx(&node.fd, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME)?;
-    let known = found.stx_mask & StatxFlags::BTIME.bits() != 0;
-    Ok(known.then(|| time(found.stx_btime.tv_sec, found.stx_btime.tv_nsec.into())))
+/// When an inode was made, for the kernel.
+pub fn birth(made: StatxTimestamp) -> Time {
+    time(made.tv_sec, made.tv_nsec.into())
 }
 
 fn time(seconds: i64, nanoseconds: i64) -> Time {

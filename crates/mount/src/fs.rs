@@ -292,8 +292,9 @@ impl PoolFs {
     fn statx(&self, ino: u64, reply: Reply<'_>) {
         guarded("statx", || {
             let found = self.core.table.get(ino).and_then(|node| {
-                let found = self.core.attributes(&node, None)?;
-                Ok(StatxReply { attr: found.attr, attr_holds: found.ttl, btime: birth(&node)? })
+                let (stat, made) = node.stat_with_birth()?;
+                let found = self.core.attributes(&node, Some(stat))?;
+                Ok(StatxReply { attr: found.attr, attr_holds: found.ttl, btime: made.map(birth) })
             });
             match found {
                 Ok(found) => reply.statx(&found),

@@ -371,6 +371,10 @@ mod tests {
         renamed.st_ctime_nsec += 1;
         assert_eq!((in_stat(&renamed), node.handle_in(&renamed, true, |_| 3)), (None, Some(of(7, Some(3)))));
         assert_eq!(node.handle_in(&renamed, true, |_| 4), None);
+        // As late as that it counts where another machine can change it, and for good where none can.
+        std::thread::sleep(std::time::Duration::from_secs(2));
+        assert_eq!((in_stat(&fresh), node.handle_in(&fresh, true, |_| 3)), (None, Some(of(7, Some(3)))));
+        assert_eq!(node.handle_in(&fresh, true, |_| 4), None);
         node.know_handle(of(7, None), &fresh);
         assert_eq!(node.handle_in(&renamed, true, |_| 3), None);
         node.know_handle(None, &fresh);

@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FileType, Stat};
+use rustix::fs::{AtFlags, FileType, Stat, Statx, StatxFlags, StatxTimestamp, makedev};
 use rustix::io::Errno;
 use stripewise_fuse::BackingId;
 use stripewise_store::hints::DirectoryHints;
@@ -91,6 +91,29 @@ fn status_time(stat: &Stat) -> StatusTime {
     (stat.st_ctime, stat.st_ctime_nsec as i64)
 }
 
+/// What `fstat` says where `statx` has found `found`.
+fn stat_of(found: &Statx) -> Stat {
+    // SAFETY: a `Stat` is made of integers alone, for which zero is a value.
+    let mut stat: Stat = unsafe { std::mem::zeroed() };
+    stat.st_dev = makedev(found.stx_dev_major, found.stx_dev_minor);
+    stat.st_ino = found.stx_ino;
+    stat.st_mode = found.stx_mode.into();
+    stat.st_nlink = found.stx_nlink as _;
+    stat.st_uid = found.stx_uid;
+    stat.st_gid = found.stx_gid;
+    stat.st_rdev = makedev(found.stx_rdev_major, found.stx_rdev_minor);
+    stat.st_size = found.stx_size as _;
+    stat.st_blksize = found.stx_blksize as _;
+    stat.st_blocks = found.stx_blocks as _;
+    stat.st_atime = found.stx_atime.tv_sec;
+    stat.st_atime_nsec = found.stx_atime.tv_nsec as _;
+    stat.st_mtime = found.stx_mtime.tv_sec;
+    stat.st_mtime_nsec = found.stx_mtime.tv_nsec as _;
+    stat.st_ctime = found.stx_ctime.tv_sec;
+    stat.st_ctime_nsec = found.stx_ctime.tv_nsec as _;
+    stat
+}
+
 /// A value of a counter is known.
 const HAS_PAGES: u64 = 1 << 32;
 
@@ -125,6 +148,14 @@ impl Node {
         rustix::fs::fstat(&self.fd)
     }
 
+    /// The same, and when the inode was made, if the namespace's file system knows. One system call.
+    pub fn stat_with_birth(&self) -> Result<(Stat, Option<StatxTimestamp>), Errno> {
+        let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+        let found = rustix::fs::statx(&self.fd, c"", AtFlags::EMPTY_PATH, wanted)?;
+        let is_known = found.stx_mask & StatxFlags::BTIME.bits() != 0;
+        Ok((stat_of(&found), is_known.then_some(found.stx_btime)))
+    }
+
     /// Whether all that the kernel keeps of its bytes was read since the file's epoch counter has the value `epoch`.
     pub fn keeps_pages_of(&self, epoch: u32) -> bool {
         self.pages.load(Ordering::Acquire) == HAS_PAGES | u64::from(epoch)
@@ -147,14 +178,13 @@ impl Node {
     /// can change anything, the counter alone says so: a rename and a change of mode move the time of status, too.
     pub fn handle_in(&self, stat: &Stat, is_local: bool, epoch: impl FnOnce(u64) -> u32) -> Option<Option<KnownFile>> {
         let known = lock(&self.handle);
+        let is_as_it_was = known.at == Some(status_time(stat));
+        if is_as_it_was && known.until.is_none() {
+            return Some(known.file);
+        }
         let is_same = |file: KnownFile| file.epoch.is_some_and(|before| before == epoch(file.logical));
-        if known.at != Some(status_time(stat)) {
-            return (is_local && known.file.is_some_and(is_same)).then_some(known.file);
-        }
-        match known.until {
-            None => Some(known.file),
-            Some(until) => (known.file.is_some_and(is_same) && Instant::now() < until).then_some(known.file),
-        }
+        let counts = is_local || (is_as_it_was && known.until.is_some_and(|until| Instant::now() < until));
+        (counts && known.file.is_some_and(is_same)).then_some(known.file)
     }
 
     /// The logical handle of the placed file, if it was read before. A file keeps it, but a user can exchange it: it
@@ -281,6 +311,19 @@ impl ProcName {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn both_calls_tell_the_same_of_an_inode() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), vec![1; 10_000]).unwrap();
+        for path in [file.path(), std::path::Path::new("/dev/null"), std::path::Path::new("/proc/self")] {
+            let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::NOFOLLOW;
+            let fd = rustix::fs::open(path, flags, rustix::fs::Mode::empty()).unwrap();
+            let stat = rustix::fs::fstat(&fd).unwrap();
+            let (found, _) = Node::new(1, fd, &stat).stat_with_birth().unwrap();
+            assert_eq!(format!("{found:?}"), format!("{stat:?}"), "{}", path.display());
+        }
+    }
 
     #[test]
     fn names_of_descriptors_are_decimal() {
