@@ -378,13 +378,20 @@ impl Core {
         flags: RenameFlags,
     ) -> Result<(), Errno> {
         let (from_dir, to_dir) = (self.table.get(from.0)?, self.table.get(to.0)?);
-        let replaces = !flags.intersects(RenameFlags::NOREPLACE | RenameFlags::EXCHANGE);
+        let rename = |flags: RenameFlags| {
+            self.as_caller(caller, || match flags.is_empty() {
+                true => rustix::fs::renameat(&from_dir.fd, from.1, &to_dir.fd, to.1),
+                false => rustix::fs::renameat_with(&from_dir.fd, from.1, &to_dir.fd, to.1, flags),
+            })
+        };
+        // Most renames replace nothing, and need no look at what is there. Where this fails, the usual call says why.
+        let is_done = flags.is_empty() && rename(RenameFlags::NOREPLACE).is_ok();
+        let replaces = !is_done && !flags.intersects(RenameFlags::NOREPLACE | RenameFlags::EXCHANGE);
         let replaced = if replaces { self.table.peek(&to_dir, to.1).ok() } else { None };
         let replaced = replaced.map(|(node, stat)| (self.only_name_of_alone(&to_dir, to.1, &node, &stat), node));
-        self.as_caller(caller, || match flags.is_empty() {
-            true => rustix::fs::renameat(&from_dir.fd, from.1, &to_dir.fd, to.1),
-            false => rustix::fs::renameat_with(&from_dir.fd, from.1, &to_dir.fd, to.1, flags),
-        })?;
+        if !is_done {
+            rename(flags)?;
+        }
         self.believed.has_moved(to.0, to.1);
         if flags.contains(RenameFlags::EXCHANGE) {
             self.believed.has_moved(from.0, from.1);
