@@ -87,7 +87,17 @@ class Node:
     def command(self, *arguments):
         own_name = 'hostname "$0" && exec "$@"'
         return [
-            *("nsenter", f"--net=/run/netns/{self.space}", "unshare", "--uts", *self.clock, "sh", "-c", own_name, self.name),
+            *(
+                "nsenter",
+                f"--net=/run/netns/{self.space}",
+                "unshare",
+                "--uts",
+                *self.clock,
+                "sh",
+                "-c",
+                own_name,
+                self.name,
+            ),
             *map(str, arguments),
         ]
 
@@ -211,7 +221,7 @@ def test_programs_of_two_nodes_take_turns_whatever_happens_between_them(pool, no
 
         def shows_slices():
             done = subprocess.run(top, capture_output=True, text=True, check=True, timeout=PATIENCE_S)
-            # A busy machine may keep a program from its requests until it has no slice. The first that asked comes first.
+            # A busy machine may keep a program from its requests until it has no slice. The first that asked is first.
             slices = re.search(r"^slices: (.+)$", done.stdout, flags=re.MULTILINE)
             named = {part.split()[0] for part in slices[1].split(", ")} if slices else set()
             return done.stdout if named == {"n1", "n2"} else None

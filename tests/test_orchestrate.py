@@ -190,7 +190,7 @@ with open(progress, "ab", buffering=0) as done:
             assert os.pread(fd, size, block * size) == bytes([(rounds + block) % 256]) * size
         done.write(b".")
 """
-"""Writes a file and reads it again until a file `over` is there, and adds a byte to a file outside of the pool each time."""
+"""Writes a file and reads it again until a file `over` is there, and adds a byte to a file outside of the pool then."""
 
 
 def garbled(page, draw):
@@ -251,7 +251,7 @@ def test_whatever_stands_in_a_page_programs_go_on(pool, kind, of_node):
         mount.wait(timeout=PATIENCE_S)
         orchestrator.end(signal.SIGTERM)
     assert ended == [0, 0], "each has read what it wrote"
-    # Of a page of the plan that is none the mount tells once; what stands in a page of programs is bounded where it is read.
+    # Of a page of the plan that is none the mount tells once. What stands in a page of programs is bounded, not judged.
     told = log.read_text().count("does not answer, or its page is no plan")
     assert told == 1 if kind == "turns" else told <= 1
 
