@@ -208,7 +208,7 @@ def garbled(page, draw):
 @pytest.mark.parametrize("of_node", [False, True], ids=["pool", "node"])
 @pytest.mark.parametrize("kind", ["turns", "programs"])
 def test_whatever_stands_in_a_page_programs_go_on(pool, kind, of_node):
-    namespace, over, user = pool.base / "namespace", pool.base / "over", os.geteuid()
+    namespace, over, user = Pool.load(pool.file).namespace, pool.base / "over", os.geteuid()
     log, draw = pool.base / "mount.log", random.Random(kind)
     orchestrator = Orchestrator(pool, "--policy", "even", "--window", "50")
     pages = namespace
