@@ -25,7 +25,7 @@ const UNPAID_COOLDOWN: u32 = 32;
 const LEAST_GAIN: f64 = 1.05;
 const LEAVE_GAIN: f64 = 0.97;
 /// Turns that move less than this in the first window of a probe end with it.
-const CLEAR_LOSS: f64 = 0.9;
+const CLEAR_LOSS: f64 = 0.75;
 /// Times are counted in quarters of a window: shared ones may be as short as that.
 pub(crate) const QUARTERS: u32 = 4;
 /// Dedicated windows after which a cooldown begins small again.
