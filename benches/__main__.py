@@ -99,6 +99,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     turns.BENCHMARK,
     turns_scale.BENCHMARK,
     turns_scale.BURSTS,
+    turns_scale.IORCH_FIGURES,
     beside.BENCHMARK,
     *iorch.BENCHMARKS,
     *adapting.BENCHMARKS,

@@ -3,7 +3,8 @@
 mpiexec -n 5 python FILE KIND read|write FILE BYTES READY GO [--barrier] [--burst N --think SECONDS]
 
 Each moves BYTES of the file in all. Rank 0 makes the file READY when all ranks have opened, and all begin when the file
-GO is there. Rank 0 prints when the ranks began and ended, by the clock that all programs of a machine share.
+GO is there. Rank 0 prints when the ranks began and ended, by the clock that all programs of a machine share, and how
+many bytes each had moved by the end of each tenth of a second.
 """
 
 import argparse
@@ -22,6 +23,7 @@ TILE = 8 << 10
 OVERLAP = 64
 KINDS = ("mpi-io-test", "ior-mpi-io", "noncontig", "hpio", "mpi-tile-io")
 POLL_S = 50e-6
+TENTHS = 10
 
 
 def requests(kind: str, rank: int, ranks: int, total: int) -> Iterator[tuple[int, int]]:
@@ -70,6 +72,7 @@ def main() -> None:
     while not asked.go.exists():
         time.sleep(1e-3)
     began_s, moved = time.monotonic(), 0
+    by_tenth: dict[int, int] = {}
     for number, (offset, size) in enumerate(requests(asked.kind, comm.rank, comm.size, asked.bytes)):
         if asked.burst and number and number % asked.burst == 0:
             time.sleep(asked.think)
@@ -79,12 +82,13 @@ def main() -> None:
         else:
             file.Read_at(offset, part)
         moved += size
+        by_tenth[int(time.monotonic() * TENTHS)] = moved
         if asked.barrier:
             meet(comm)
-    spans = comm.gather((began_s, time.monotonic(), moved))
+    spans = comm.gather((began_s, time.monotonic(), moved, list(by_tenth.items())))
     if spans is not None:
-        begin, end, parts = zip(*spans, strict=True)
-        print(json.dumps({"begin_s": min(begin), "end_s": max(end), "bytes": sum(parts)}))
+        begin, end, parts, tenths = zip(*spans, strict=True)
+        print(json.dumps({"begin_s": min(begin), "end_s": max(end), "bytes": sum(parts), "moved": tenths}))
     file.Close()
 
 

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -59,11 +60,25 @@ for pool in sys.stdin:
 """Says what `orchestrate --status --json` does, each time it is asked, without starting anew."""
 
 
-class Node:
-    """A machine: a name and a network of its own."""
+AHEAD_S = 3600
+"""How far the clock of one node is ahead."""
 
-    def __init__(self, name, pool):
+
+def clock(ahead_s):
+    """Options of `unshare` for a clock of its own, where the kernel gives a program that begins by `exec` one."""
+    options = ["--time", "--monotonic", str(ahead_s)]
+    read = ["unshare", *options, sys.executable, "-c", "import time; print(time.monotonic())"]
+    done = subprocess.run(read, capture_output=True, text=True, check=False)
+    is_there = done.returncode == 0 and float(done.stdout) > time.monotonic() + ahead_s / 2
+    return options if is_there else []
+
+
+class Node:
+    """A machine: a name, a network and a clock of its own."""
+
+    def __init__(self, name, pool, ahead_s=0):
         self.name, self.pool = name, pool
+        self.clock = clock(ahead_s) if ahead_s else []
         self.space = f"sw{os.getpid()}{name}"
         subprocess.run(["ip", "netns", "add", self.space], check=True)
         command = self.command(sys.executable, "-c", WATCH)
@@ -72,7 +87,17 @@ class Node:
     def command(self, *arguments):
         own_name = 'hostname "$0" && exec "$@"'
         return [
-            *("nsenter", f"--net=/run/netns/{self.space}", "unshare", "--uts", "sh", "-c", own_name, self.name),
+            *(
+                "nsenter",
+                f"--net=/run/netns/{self.space}",
+                "unshare",
+                "--uts",
+                *self.clock,
+                "sh",
+                "-c",
+                own_name,
+                self.name,
+            ),
             *map(str, arguments),
         ]
 
@@ -107,8 +132,8 @@ def nodes(pool):
         pytest.skip("NOT RUN: only root makes networks, with ip, nsenter, unshare and hostname")
     made = []
     try:
-        for name in ("hub", "n1", "n2"):
-            made.append(Node(name, pool))
+        for name, ahead_s in (("hub", 0), ("n1", 0), ("n2", AHEAD_S)):
+            made.append(Node(name, pool, ahead_s))
         hub = made[0]
         hub.ip("link", "set", "lo", "up")
         for number, node in enumerate(made[1:], 1):
@@ -185,6 +210,9 @@ def test_programs_of_two_nodes_take_turns_whatever_happens_between_them(pool, no
 
         known = wait_for(are_known)
         assert all(of["is_joined"] for of in known.values())
+        for name, node in (("n1", one), ("n2", two)):
+            wait_for(lambda name=name: hub.nodes()[name]["clock_offset_s"] is not None)
+            assert round(hub.nodes()[name]["clock_offset_s"]) == (AHEAD_S if node.clock else 0)
         assert known["n2"]["address"].startswith("10.99.2.2:") and known["hub"]["address"] is None
         shown = pool.stripewise("orchestrate", pool.file, "--status").stdout
         assert re.search(r"^n1 +10\.99\.1\.2:\d+ .* n1 *$", shown, flags=re.MULTILINE), shown
@@ -193,7 +221,7 @@ def test_programs_of_two_nodes_take_turns_whatever_happens_between_them(pool, no
 
         def shows_slices():
             done = subprocess.run(top, capture_output=True, text=True, check=True, timeout=PATIENCE_S)
-            # A busy machine may keep a program from its requests until it has no slice. The first that asked comes first.
+            # A busy machine may keep a program from its requests until it has no slice. The first that asked is first.
             slices = re.search(r"^slices: (.+)$", done.stdout, flags=re.MULTILINE)
             named = {part.split()[0] for part in slices[1].split(", ")} if slices else set()
             return done.stdout if named == {"n1", "n2"} else None

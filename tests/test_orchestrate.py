@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import time
 import pytest
 
 from conftest import BIN
-from stripewise import StripewiseError
+from stripewise import StripewiseError, native_paths
 from stripewise.api import orchestrating, service
 from stripewise.api.pools import Pool
 
@@ -139,6 +140,120 @@ def test_readers_in_order_on_a_disk_with_a_head_get_dedicated_service(emulated, 
     code, said = orchestrator.end(signal.SIGINT)
     assert code == 0
     assert "shared -> probe" in said and "of the mix" in said
+
+
+def test_weights_are_those_of_slices_and_limits_bound_what_programs_move(pool, background):
+    limit, request = 1 << 20, 1 << 16
+    orchestrator = Orchestrator(
+        pool, *("--policy", "even", "--window", "100", "--weight", "heavy=3", "--limit", "past=1MiB"),
+        *("--limit", "through=1MiB"),
+    )  # fmt: skip
+    background(pool, "heavy")
+    background(pool, "past")
+    background(pool, "through", "--no-preload")
+
+    def slices():
+        return {name: round(program["slice_s"], 3) for name, program in by_name(status(pool)).items()}
+
+    wait_for(lambda: slices() == {"heavy": 0.06, "past": 0.02, "through": 0.02})
+    found = by_name(status(pool))
+    assert {name: program["weight"] for name, program in found.items()} == {"heavy": 3, "past": 1, "through": 1}
+    limits = {name: program["limit_bytes_per_s"] for name, program in found.items()}
+    assert limits == {"heavy": None, "past": limit, "through": limit}
+    orchestrator.end(signal.SIGTERM)
+    # Whatever the policy is, and without turns.
+    orchestrator = Orchestrator(pool, "--policy", "none", "--limit", "past=1MiB", "--limit", "through=1MiB")
+    limited = ("past", "through")
+    wait_for(lambda: all(by_name(status(pool))[name]["limit_bytes_per_s"] == limit for name in limited))
+    began_s, before = time.monotonic(), by_name(status(pool))
+    wait_for(lambda: all(by_name(status(pool))[name]["held"] > before[name]["held"] + 20 for name in limited))
+    now, ended_s = by_name(status(pool)), time.monotonic()
+    for name in limited:
+        moved = now[name]["bytes"] - before[name]["bytes"]
+        # Beside what the limit lets pass: what was under way at each end, and what had begun before.
+        assert 0 < moved <= limit * (ended_s - began_s) + 3 * request, (name, moved, ended_s - began_s)
+    assert now["heavy"]["held"] == before["heavy"]["held"]
+    orchestrator.end(signal.SIGTERM)
+
+
+WORKER = """
+import os, sys
+name, mount, progress, over = sys.argv[1:]
+fd = os.open(f"{mount}/{name}", os.O_RDWR | os.O_CREAT)
+size, blocks, rounds = 65536, 8, 0
+with open(progress, "ab", buffering=0) as done:
+    while not os.path.exists(over):
+        rounds += 1
+        for block in range(blocks):
+            assert os.pwrite(fd, bytes([(rounds + block) % 256]) * size, block * size) == size
+        for block in range(blocks):
+            assert os.pread(fd, size, block * size) == bytes([(rounds + block) % 256]) * size
+        done.write(b".")
+"""
+"""Writes a file and reads it again until a file `over` is there, and adds a byte to a file outside of the pool then."""
+
+
+def garbled(page, draw):
+    """A page with words of any size in some places, or all of it random."""
+    if draw.random() < 0.2:
+        return draw.randbytes(len(page))
+    changed = bytearray(page)
+    for _ in range(draw.randint(1, 40)):
+        # The first words say what the page is and for how long it holds.
+        at = 8 * draw.randrange(len(page) // 8 if draw.random() < 0.5 else 24)
+        changed[at : at + 8] = draw.getrandbits(draw.choice((1, 8, 24, 33, 40, 64))).to_bytes(8, "little")
+    return bytes(changed)
+
+
+@pytest.mark.parametrize("of_node", [False, True], ids=["pool", "node"])
+@pytest.mark.parametrize("kind", ["turns", "programs"])
+def test_whatever_stands_in_a_page_programs_go_on(pool, kind, of_node):
+    namespace, over, user = Pool.load(pool.file).namespace, pool.base / "over", os.geteuid()
+    log, draw = pool.base / "mount.log", random.Random(kind)
+    orchestrator = Orchestrator(pool, "--policy", "even", "--window", "50")
+    pages = namespace
+    if of_node:
+        # As an agent leaves it that was killed.
+        pages = namespace / "nodes" / os.uname().nodename
+        (pages / "programs").mkdir(parents=True)
+        (pages / "turns").write_bytes((namespace / "turns").read_bytes())
+    pool.mount.mkdir(exist_ok=True)
+    with log.open("w") as stderr:
+        command = [native_paths.mount_program(), "--foreground", pool.file, pool.mount, "-o", "orchestrated"]
+        mount = subprocess.Popen([*map(str, command)], stderr=stderr)
+    running, progress = [], {name: pool.base / f"progress-{name}" for name in ("past", "through")}
+    try:
+        wait_for(pool.mount.is_mount)
+        for name, options in (("past", []), ("through", ["--no-preload"])):
+            run = ["run", "--quiet", "--pool", pool.file, "--program", name, *options, "--"]
+            command = [sys.executable, "-c", WORKER, name, pool.mount, progress[name], over]
+            running.append(subprocess.Popen([str(BIN / "stripewise"), *map(str, run + command)]))
+        page = pages / ("turns" if kind == "turns" else f"programs/{user}")
+        wait_for(lambda: page.exists() and all(one.exists() and one.stat().st_size for one in progress.values()))
+        good = page.read_bytes()
+
+        def goes_on_with(text):
+            rounds = {name: one.stat().st_size for name, one in progress.items()}
+            with page.open("r+b") as file:
+                file.write(text)
+            # Each is a whole round further, whose requests have all seen the page.
+            wait_for(lambda: all(one.stat().st_size >= rounds[name] + 2 for name, one in progress.items()))
+
+        for _ in range(25):
+            goes_on_with(garbled(good, draw))
+        assert orchestrator.process.poll() is None and mount.poll() is None
+        status(pool)
+        goes_on_with(draw.randbytes(len(good)))
+    finally:
+        over.touch()
+        ended = [program.wait(timeout=2 * PATIENCE_S) for program in running]
+        subprocess.run(["umount", str(pool.mount)], check=False)
+        mount.wait(timeout=PATIENCE_S)
+        orchestrator.end(signal.SIGTERM)
+    assert ended == [0, 0], "each has read what it wrote"
+    # Of a page of the plan that is none the mount tells once. What stands in a page of programs is bounded, not judged.
+    told = log.read_text().count("does not answer, or its page is no plan")
+    assert told == 1 if kind == "turns" else told <= 1
 
 
 def test_what_cannot_be_orchestrated_is_named(pool):

@@ -11,7 +11,9 @@ use tokio::sync::{oneshot, watch};
 
 use crate::connections::Connections;
 use crate::convert::wire_plan;
+use crate::error::{AgentError, Result};
 use crate::node_keys::NodeKeys;
+use crate::seal::KEY_BYTES;
 use crate::teller::AgentLog;
 use crate::wire::WirePlan;
 
@@ -19,6 +21,9 @@ use crate::wire::WirePlan;
 const LEAD_NS: u64 = 2_000_000;
 /// No more of a round trip than this counts: 1 s.
 const MOST_ROUND_TRIP_NS: u64 = 1_000_000_000;
+/// An agent that was heard of within this time keeps its place: 1 s, fifty reports. Two agents of one name would take it from each
+/// other for ever.
+const KEEPS_PLACE_NS: u64 = 1_000_000_000;
 /// What a report says of who is busy holds for this time: 100 ms, a few reports.
 const SPEAKS_FOR_NS: u64 = 100_000_000;
 
@@ -86,7 +91,7 @@ pub struct Hub {
     pub(crate) pool: String,
     /// Its servers.
     pub(crate) servers: usize,
-    pub(crate) keys: NodeKeys,
+    keys: Mutex<NodeKeys>,
     pub(crate) teller: AgentLog,
     policy: String,
     sessions: Mutex<Sessions>,
@@ -99,7 +104,7 @@ impl Hub {
         Arc::new(Self {
             pool: pool.name.clone(),
             servers: pool.servers.len(),
-            keys,
+            keys: Mutex::new(keys),
             teller,
             policy: policy.to_owned(),
             sessions: Mutex::default(),
@@ -163,18 +168,43 @@ impl Hub {
         self.sessions().nodes.get(node).is_some_and(|joined| joined.session == session)
     }
 
-    /// `session` of `connection` speaks for `node` from now on; whether another one did.
-    pub(crate) fn join(&self, node: &str, session: u64, (connection, address): (u64, SocketAddr)) -> bool {
-        let (snapshot, report) = (NodeSnapshot::default(), ReportTimes::default());
-        let joined = Joined { session, connection, address, snapshot, report };
+    /// `session` of `connection` speaks for `node` from now on; whether another one did, which was silent.
+    ///
+    /// # Errors
+    /// Another agent speaks for the node.
+    pub(crate) fn join(&self, node: &str, session: u64, (connection, address): (u64, SocketAddr)) -> Result<bool> {
+        let now_ns = now_ns();
         let mut sessions = self.sessions();
+        if let Some(before) = sessions.nodes.get(node)
+            && now_ns.saturating_sub(before.report.came_ns) <= KEEPS_PLACE_NS
+        {
+            return Err(AgentError::Invalid(format!(
+                "node {node} has an agent already, at {}: end that one, or give this machine a name and a key of its own",
+                before.address
+            )));
+        }
+        let (snapshot, report) = (NodeSnapshot::default(), ReportTimes { came_ns: now_ns, ..ReportTimes::default() });
+        let joined = Joined { session, connection, address, snapshot, report };
         sessions.gone.remove(node);
         let before = sessions.nodes.insert(node.to_owned(), joined);
         sessions.judge(connection);
         if let Some(before) = &before {
             sessions.judge(before.connection);
         }
-        before.is_some()
+        Ok(before.is_some())
+    }
+
+    /// The key of `node`, as the file of keys is now.
+    pub(crate) fn key(&self, node: &str) -> Option<[u8; KEY_BYTES]> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner).of(node).copied()
+    }
+
+    /// Reads the file of keys again if it is another one than before. What is no file of keys is said, and changes nothing.
+    pub(crate) fn reload_keys(&self) {
+        let reloaded = self.keys.lock().unwrap_or_else(PoisonError::into_inner).reload();
+        if let Some(words) = reloaded {
+            self.teller.say(&words);
+        }
     }
 
     /// Takes what the agent of `node` has said in `session`.

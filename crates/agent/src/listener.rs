@@ -27,7 +27,7 @@ use crate::wire::{JOIN_PATH, MESSAGE_BYTES, Sealed};
 
 /// Answers that wait until an agent takes them.
 const ANSWERS: usize = 8;
-/// How often is looked for connections that have shown no key: once a second.
+/// How often is looked for connections that have shown no key, and for another file of keys: once a second.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Sessions of a connection.
 const STREAMS: u32 = 4;
@@ -93,6 +93,7 @@ async fn listen(listener: TcpListener, hub: Arc<Hub>) -> std::result::Result<(),
         loop {
             looks.tick().await;
             of.close_old_strangers();
+            of.reload_keys();
         }
     };
     tokio::select! {

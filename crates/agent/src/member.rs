@@ -79,6 +79,7 @@ impl NodeAgent {
             pages,
             clock: ClockOffset::default(),
             is_late: false,
+            has_joined: false,
         };
         let failed = |error: std::io::Error| AgentError::Invalid(format!("cannot start the agent: {error}"));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
@@ -130,6 +131,8 @@ struct Member {
     clock: ClockOffset,
     /// Whether the last plan came too late.
     is_late: bool,
+    /// Whether the orchestrator has answered in this session.
+    has_joined: bool,
 }
 
 /// A session: what comes, where reports go, and the keys of both directions.
@@ -147,18 +150,19 @@ impl Member {
         let mut wait = AGAIN.0;
         let mut said = String::new();
         loop {
-            let mut has_joined = false;
+            self.reload_key();
             let ended = match self.join().await {
                 Ok(session) => {
-                    has_joined = true;
-                    wait = AGAIN.0;
-                    self.options.teller.say(&format!("joined the orchestrator at {at}"));
                     let ended = self.talk(place.insert(session)).await;
                     *place = None;
                     ended
                 }
                 Err(error) => Err(error),
             };
+            let has_joined = std::mem::take(&mut self.has_joined);
+            if has_joined {
+                wait = AGAIN.0;
+            }
             let why = ended.err().map_or_else(|| "it has ended".to_owned(), |error| error.to_string());
             // The same again is no news.
             if has_joined || why != said {
@@ -169,6 +173,16 @@ impl Member {
             self.clock = ClockOffset::default();
             self.wait(wait).await;
             wait = (2 * wait).min(AGAIN.1);
+        }
+    }
+
+    /// Takes the node's key from the file of keys if that was changed; one without it leaves the key as it was.
+    fn reload_key(&mut self) {
+        if let Some(words) = self.options.keys.reload() {
+            self.options.teller.say(&words);
+        }
+        if let Some(key) = self.options.keys.of(&self.options.node) {
+            self.key = *key;
         }
     }
 
@@ -224,6 +238,11 @@ impl Member {
                     let Some(sealed) = sealed else { return Ok(()) };
                     let answer: JoinAnswer = from.open(&sealed)?;
                     heard_ns = received_ns;
+                    // It answers those alone that it believes.
+                    if !std::mem::replace(&mut self.has_joined, true) {
+                        let at = &self.options.orchestrator;
+                        self.options.teller.say(&format!("joined the orchestrator at {at}"));
+                    }
                     self.take(&answer, received_ns)?;
                 }
                 _ = ticks.tick() => {

@@ -12,7 +12,7 @@ use crate::convert::snapshot_of;
 use crate::error::{AgentError, Result, ended_by};
 use crate::guest_stream::PeerConnection;
 use crate::hub::{Hub, ReportTimes};
-use crate::seal::{SealedWay, SessionKeys, nonce};
+use crate::seal::{KEY_BYTES, SealedWay, SessionKeys, nonce};
 use crate::wire::{Challenge, JoinAnswer, JoinOpening, NONCE_BYTES, Report, SILENT_S, Sealed, Times, WIRE_VERSION};
 
 /// An agent that says nothing for this time, or takes nothing, is gone.
@@ -26,7 +26,7 @@ pub(crate) type Answers = mpsc::Sender<std::result::Result<Sealed, Status>>;
 /// One session with whatever is at `peer`, until it ends; what is wrong with it is said.
 pub(crate) async fn serve(hub: Arc<Hub>, mut incoming: Streaming<Sealed>, answers: Answers, peer: PeerConnection) {
     let number = hub.begin_session();
-    let mut session = ServedSession { hub: &hub, number, peer, node: None, has_joined: false };
+    let mut session = ServedSession { hub: &hub, number, peer, node: None, key: None, has_joined: false };
     let error = session.run(&mut incoming, &answers).await.err();
     let who = session.node.as_ref().map(|node| format!("node {node} at {}", peer.address));
     let (is_named, has_joined) = (who.is_some(), session.has_joined);
@@ -57,6 +57,8 @@ struct ServedSession<'a> {
     peer: PeerConnection,
     /// Which node it says it is of.
     node: Option<String>,
+    /// The key that the node had when the session began.
+    key: Option<[u8; KEY_BYTES]>,
     /// Whether it has shown that it is.
     has_joined: bool,
 }
@@ -98,11 +100,12 @@ impl ServedSession<'_> {
             return Err(AgentError::Invalid(words));
         }
         let shown: String = opening.node.chars().take(64).flat_map(char::escape_debug).collect();
-        let Some(key) = self.hub.keys.of(&opening.node) else {
+        self.hub.reload_keys();
+        let Some(key) = self.hub.key(&opening.node) else {
             let words = format!("there is no key of a node '{shown}' here: make one by `stripewise agent new-key`");
             return Err(AgentError::Invalid(words));
         };
-        self.node = Some(shown);
+        (self.node, self.key) = (Some(shown), Some(key));
         if opening.nonce.len() != NONCE_BYTES {
             return Err(AgentError::NoMessage(format!("a random number of {} bytes", opening.nonce.len())));
         }
@@ -113,7 +116,7 @@ impl ServedSession<'_> {
                 opening.servers, self.hub.pool, self.hub.servers
             )));
         }
-        Ok((opening.node, SessionKeys::new(key, &first.body)))
+        Ok((opening.node, SessionKeys::new(&key, &first.body)))
     }
 
     async fn talk(
@@ -155,15 +158,19 @@ impl ServedSession<'_> {
         let report: Report = from.open(sealed)?;
         let snapshot = snapshot_of(&report, self.hub.servers, came_ns)?;
         if !self.has_joined {
-            self.has_joined = true;
-            let again = if self.hub.join(node, self.number, (self.peer.number, self.peer.address)) {
-                ", in place of an agent that was there before"
+            let again = if self.hub.join(node, self.number, (self.peer.number, self.peer.address))? {
+                ", in place of an agent that was silent"
             } else {
                 ""
             };
+            self.has_joined = true;
             self.hub.teller.say(&format!("node {node} at {}: has joined{again}", self.peer.address));
         } else if !self.hub.is_of(node, self.number) {
             return Err(AgentError::Invalid("another agent has joined with the key of this node".to_owned()));
+        }
+        if self.key != self.hub.key(node) {
+            let words = "the file of keys has another key of this node by now, or none: give the agent the new one";
+            return Err(AgentError::Invalid(words.to_owned()));
         }
         let Report { round_trip_ns, offset_ns, in_turns, .. } = report;
         self.hub.note((node, self.number), snapshot, ReportTimes { came_ns, round_trip_ns, offset_ns, in_turns });

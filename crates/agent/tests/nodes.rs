@@ -458,13 +458,11 @@ impl Hostile {
 }
 
 fn opening(node: &str, pool: &str) -> Sealed {
-    let opening = JoinOpening {
-        version: WIRE_VERSION,
-        node: node.to_owned(),
-        pool: pool.to_owned(),
-        servers: 1,
-        nonce: vec![5; 16],
-    };
+    opening_of(WIRE_VERSION, node, pool)
+}
+
+fn opening_of(version: u32, node: &str, pool: &str) -> Sealed {
+    let opening = JoinOpening { version, node: node.to_owned(), pool: pool.to_owned(), servers: 1, nonce: vec![5; 16] };
     Sealed { number: 0, body: prost::Message::encode_to_vec(&opening), seal: Vec::new() }
 }
 
@@ -485,6 +483,15 @@ fn what_a_hostile_agent_sends_is_refused_and_named() {
     assert!(other.end().contains("its pool is 'elsewhere' with 1 servers"));
     let mut garbage = Hostile::call(address, Sealed { number: 0, body: vec![0xff; 100], seal: Vec::new() });
     assert!(garbage.end().contains("cannot be read"));
+    let mut cut = opening("n1", "turns");
+    cut.body.truncate(cut.body.len() - 9);
+    assert!(Hostile::call(address, cut).end().contains("cannot be read"));
+    // No older protocol is spoken, nor a newer one.
+    for version in [0, WIRE_VERSION + 1] {
+        let words = format!("its messages are of version {version}, these of {WIRE_VERSION}");
+        assert!(Hostile::call(address, opening_of(version, "n1", "turns")).end().contains(&words));
+        assert!(log.count(&words) > 0);
+    }
 
     // One that has the key of another node: its seal is not that of the node that it says it is of.
     let first = opening("n1", "turns");
@@ -506,8 +513,19 @@ fn what_a_hostile_agent_sends_is_refused_and_named() {
     assert!(replayed.end().contains("repeated"));
     let mut again = Hostile::call(address, first.clone());
     again.next().unwrap();
-    again.send(report);
+    again.send(report.clone());
     assert!(again.end().contains("not of the key"));
+
+    // Without a seal, and cut short behind it.
+    let mut cut = report.clone();
+    cut.body.truncate(cut.body.len().saturating_sub(1));
+    cut.number += u64::from(cut.body == report.body);
+    for sealed in [Sealed { seal: Vec::new(), ..report.clone() }, cut] {
+        let mut changed = Hostile::call(address, first.clone());
+        changed.next().unwrap();
+        changed.send(sealed);
+        assert!(changed.end().contains("not of the key"));
+    }
 
     // Too large, and what no report may say.
     let mut large = Hostile::call(address, first.clone());
@@ -536,6 +554,68 @@ fn what_a_hostile_agent_sends_is_refused_and_named() {
     // One that is what it says is taken all the same.
     let _agent = cluster.agent("n1", address, &log);
     orchestrator.wait_joined(&["n1"]);
+}
+
+#[test]
+fn of_two_agents_of_one_name_the_first_stays_while_it_speaks() {
+    let cluster = cluster();
+    let (log, log_of_agent) = (Log::default(), Log::default());
+    let orchestrator = cluster.orchestrator(0, &log);
+    let address = orchestrator.address();
+    let first = opening("n1", "turns");
+    let joins = || {
+        let mut other = Hostile::call(address, first.clone());
+        let (mut from, _) = other.join(&key_of(&cluster, "n1"), &first);
+        other.send(from.seal(&Report::default()));
+        other
+    };
+    // One that is silent gives its place to the next.
+    let mut silent = joins();
+    silent.next().unwrap();
+    orchestrator.wait_joined(&["n1"]);
+    let _agent = cluster.agent("n1", address, &log_of_agent);
+    log.wait("has joined, in place of an agent that was silent");
+    log_of_agent.wait("joined the orchestrator");
+    let why = joins().end();
+    assert!(why.contains("node n1 has an agent already, at 127.0.0.1:") && why.contains("a key of its own"), "{why}");
+    log.wait("its session is ended: node n1 has an agent already");
+    orchestrator.wait_joined(&["n1"]);
+    assert_eq!(log_of_agent.count("joined the orchestrator"), 1, "it has kept its place");
+}
+
+#[test]
+fn keys_that_are_replaced_hold_from_then_on() {
+    let cluster = cluster();
+    let (log, log_of_agent) = (Log::default(), Log::default());
+    let orchestrator = cluster.orchestrator(0, &log);
+    let _agent = cluster.agent("n1", orchestrator.address(), &log_of_agent);
+    log_of_agent.wait("joined the orchestrator");
+    let before = key_of(&cluster, "n1");
+    let replace = |text: &str| {
+        let new = cluster.dir.path().join("new");
+        std::fs::write(&new, text).unwrap();
+        std::fs::set_permissions(&new, PermissionsExt::from_mode(0o600)).unwrap();
+        std::fs::rename(&new, &cluster.keys).unwrap();
+    };
+    // What is no file of keys changes nothing, and is said.
+    replace("n1 key");
+    log.wait("line 1 is not `NODE KEY`");
+    log.wait("the keys that it had before hold on");
+    orchestrator.wait_joined(&["n1"]);
+    // The agent that is there has to show the new key, and has it.
+    replace(&new_key("n1").unwrap());
+    log.wait("its 1 keys hold from now on");
+    log.wait("the file of keys has another key of this node by now, or none");
+    wait_for("the agent to join again", || (log_of_agent.count("joined the orchestrator") > 1).then_some(()));
+    orchestrator.wait_joined(&["n1"]);
+    // The old one is of no use.
+    let first = opening("n1", "turns");
+    let mut old = Hostile::call(orchestrator.address(), first.clone());
+    let challenge = old.next().unwrap();
+    assert!(SessionKeys::new(&before, &first.body).challenge.open::<Challenge>(&challenge).is_err());
+    let (mut from, _) = SessionKeys::new(&before, &first.body).directions(&[5; 16]);
+    old.send(from.seal(&Report::default()));
+    assert!(old.end().contains("not of the key"));
 }
 
 #[test]

@@ -7,6 +7,7 @@ use stripewise_control::{Action, Door, FileId, Request, Sender, Served, Way};
 use stripewise_layout::{ServerId, SubRequest};
 use stripewise_orchestrate::{Asker, Identified, Orchestrator, OrchestratorOptions, Turns, make_plan_page};
 use stripewise_store::Pool;
+use stripewise_store::emulate::now_ns;
 use stripewise_store::pool::{PoolSpec, TierSpec};
 
 fn gate(bench: &mut Criterion) {
@@ -51,6 +52,14 @@ fn gate(bench: &mut Criterion) {
             }
         });
         bench.bench_function("gate and observer, watched", |bench| bench.iter(|| pass(black_box(&door))));
+        // Less one look at the clock this is what the figures of a request cost: those of its program and those of the mix.
+        bench.bench_function("observer alone, watched", |bench| {
+            bench.iter(|| {
+                let (door, request) = (black_box(&door), black_box(&request));
+                door.served(FileId(7), request, Served::of(black_box(&part), 4096), (0, || 0));
+            })
+        });
+        bench.bench_function("a look at the clock", |bench| bench.iter(now_ns));
         is_over.store(true, std::sync::atomic::Ordering::Relaxed);
     });
 }

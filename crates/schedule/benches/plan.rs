@@ -27,7 +27,8 @@ fn plan(bench: &mut Criterion) {
                     .zip(&mut trackers)
                     .map(|((program, uses), tracker)| {
                         let figures = Eligibility::of(black_box(&servers), black_box(uses));
-                        let report = WindowReport { figures, was_shared: true, was_active: true, gain: None };
+                        let report =
+                            WindowReport { figures, was_shared: true, was_active: true, gain: None, quarters: 4 };
                         let standing: Standing = tracker.step(&report);
                         Candidate {
                             program: *program,

@@ -24,6 +24,10 @@ const UNPAID_COOLDOWN: u32 = 32;
 /// What turns must move for each byte of shared windows, to stay after the probe, and to stay at all.
 const LEAST_GAIN: f64 = 1.05;
 const LEAVE_GAIN: f64 = 0.97;
+/// Turns that move less than this in the first window of a probe end with it.
+const CLEAR_LOSS: f64 = 0.75;
+/// Times are counted in quarters of a window: shared ones may be as short as that.
+pub(crate) const QUARTERS: u32 = 4;
 /// Dedicated windows after which a cooldown begins small again.
 const FORGET_AFTER: u32 = 16;
 
@@ -66,15 +70,17 @@ pub struct WindowReport {
     pub was_shared: bool,
     /// Whether the program had a request in it. A window without one says nothing.
     pub was_active: bool,
-    /// What windows of turns move for each byte of shared ones ([`Payoff`](crate::Payoff)), if that was measured.
+    /// What windows of turns move for each byte of shared ones ([`Payoff`](crate::Payoff)), from the first one on.
     pub gain: Option<f64>,
+    /// How long it was, in quarters of a whole window.
+    pub quarters: u32,
 }
 
 /// The state machine of one program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StandingTracker {
     standing: Standing,
-    /// Shared: consecutive good reports. Probe and dedicated: windows. Cooldown: windows left.
+    /// Shared: consecutive good reports. Probe and dedicated: windows. Cooldown: quarters of a window that are left.
     count: u32,
     /// Dedicated: consecutive windows in which condition 3 failed.
     failures: u32,
@@ -98,7 +104,7 @@ impl StandingTracker {
         let figures = &report.figures;
         match self.standing {
             Standing::Cooldown => {
-                self.count = self.count.saturating_sub(1);
+                self.count = self.count.saturating_sub(report.quarters);
                 if self.count == 0 {
                     self.enter(Standing::Shared);
                 }
@@ -114,18 +120,25 @@ impl StandingTracker {
             }
             Standing::Probe => {
                 self.count += u32::from(!report.was_shared);
-                let is_paid = report.gain.is_none_or(|gain| gain >= LEAST_GAIN);
-                match figures.is_reused_within(1.0) {
-                    Some(true) if self.count >= PROBE_WINDOWS && !is_paid => self.cool_down_unpaid(),
-                    Some(true) if self.count >= PROBE_WINDOWS => self.enter(Standing::Dedicated),
-                    Some(false) if self.count >= PROBE_WINDOWS => self.cool_down(),
-                    None if self.count >= PATIENCE_WINDOWS => self.cool_down(),
-                    _ => {}
-                }
+                self.judge(report);
             }
             Standing::Dedicated => self.review(report),
         }
         self.standing
+    }
+
+    /// Ends a probe, if its windows say enough. What all programs together lost by it counts first: to try that again soon would
+    /// cost the same, whatever the reuse distance is.
+    fn judge(&mut self, report: &WindowReport) {
+        let has_lost = |least: f64| report.gain.is_some_and(|gain| gain < least);
+        let is_over = self.count >= PROBE_WINDOWS;
+        match report.figures.is_reused_within(1.0) {
+            _ if self.count > 0 && has_lost(if is_over { LEAST_GAIN } else { CLEAR_LOSS }) => self.cool_down_unpaid(),
+            Some(true) if is_over => self.enter(Standing::Dedicated),
+            Some(false) if is_over => self.cool_down(),
+            None if self.count >= PATIENCE_WINDOWS => self.cool_down(),
+            _ => {}
+        }
     }
 
     fn review(&mut self, report: &WindowReport) {
@@ -157,7 +170,7 @@ impl StandingTracker {
 
     fn cool_down(&mut self) {
         self.enter(Standing::Cooldown);
-        self.count = self.next_cooldown;
+        self.count = self.next_cooldown * QUARTERS;
         self.next_cooldown = (self.next_cooldown * 2).min(LAST_COOLDOWN);
     }
 

@@ -74,7 +74,12 @@ impl TurnClock {
 
     /// Whether the next look ends a window.
     pub fn is_over(&self, now_ns: u64) -> bool {
-        now_ns >= self.begin_ns.saturating_add(self.window_ns - self.lead_ns)
+        now_ns >= self.end_ns().saturating_sub(self.lead_ns)
+    }
+
+    /// When the window ends.
+    fn end_ns(&self) -> u64 {
+        self.begin_ns.saturating_add(self.conductor.length_ns(self.plan.is_open()))
     }
 
     /// When `program` is served. O(slices).
@@ -97,12 +102,11 @@ impl TurnClock {
         if !self.is_over(now_ns) {
             return if self.gives_up(programs, now_ns) { Looked::GivenUp } else { Looked::Same };
         }
-        let was_shared = self.plan.is_open();
+        let (was_shared, end_ns) = (self.plan.is_open(), self.end_ns());
         let took_ns = now_ns.saturating_sub(self.ended_ns);
         self.ended_ns = now_ns;
         let next = self.conductor.next(programs, traffic, was_shared, (took_ns, now_ns));
         // Windows follow each other without a gap, but for an owner that was stopped meanwhile.
-        let end_ns = self.begin_ns + self.window_ns;
         self.begin_ns = if now_ns.saturating_sub(end_ns) < self.window_ns / 2 { end_ns } else { now_ns };
         self.plan.clone_from(&next.plan);
         Looked::Window(next)

@@ -12,7 +12,7 @@ fn figures(mix_gap_bytes: f64, own_gap_bytes: f64, reuse_ns: f64) -> Eligibility
 }
 
 fn report(figures: Eligibility, was_shared: bool) -> WindowReport {
-    WindowReport { figures, was_shared, was_active: true, gain: None }
+    WindowReport { figures, was_shared, was_active: true, gain: None, quarters: 4 }
 }
 
 /// A program that is far from the mix and soon back.
@@ -38,10 +38,18 @@ fn turns_that_do_not_pay_end_and_are_not_tried_again_for_long() {
     for _ in 0..3 {
         tracker.step(&report(good(), true));
     }
-    tracker.step(&gained(0.8));
-    assert_eq!(tracker.step(&gained(0.8)), Standing::Cooldown);
+    assert_eq!(tracker.step(&gained(0.93)), Standing::Probe);
+    assert_eq!(tracker.step(&gained(0.93)), Standing::Cooldown);
     let windows = (1..100).find(|_| tracker.step(&report(good(), true)) == Standing::Shared);
     assert_eq!(windows, Some(32));
+    // A clear loss is one after the first window, and counts whatever the reuse distance is. The time is the same in quarters.
+    for _ in 0..3 {
+        tracker.step(&report(good(), true));
+    }
+    let late = WindowReport { gain: Some(0.6), ..report(figures(1e9, 0.0, 20.0 * MS), false) };
+    assert_eq!(tracker.step(&late), Standing::Cooldown);
+    let quarter = WindowReport { quarters: 1, ..report(good(), true) };
+    assert_eq!((1..1000).find(|_| tracker.step(&quarter) == Standing::Shared), Some(4 * 64));
     // One that paid once stays until it costs in two windows.
     let mut tracker = dedicated();
     for gain in [1.3, 0.9, 1.0, 0.98, 0.96] {

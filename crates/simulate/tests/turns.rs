@@ -94,6 +94,16 @@ fn programs_that_are_near_in_themselves_and_far_from_each_other_gain() {
 }
 
 #[test]
+fn what_is_eligible_loses_less_than_two_windows_to_even_slices() {
+    let programs = [in_order(1, 1000, 0.0), in_order(1, 1000, 0.0)];
+    let [even_s, paced_s, plain_s] =
+        ["even", "reuse-distance", "none"].map(|policy| under(&programs, policy).outcome.makespan_s);
+    // Three quarters of a window are shared until turns are tried, and the last window may be one more.
+    assert!(paced_s < even_s + 2.0 * WINDOW_S, "{paced_s} {even_s}, without turns {plain_s}");
+    assert!(even_s + 5.0 * WINDOW_S < plain_s, "{even_s} {plain_s}");
+}
+
+#[test]
 fn no_request_is_held_for_more_than_two_windows_under_any_policy() {
     let programs = [in_order(4, 150, 2e-3), in_order(3, 100, 150e-3)];
     for policy in ["none", "even", "reuse-distance", "set-10", "opportunity"] {

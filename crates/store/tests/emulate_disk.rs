@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::path::Path;
 
+use proptest::prelude::*;
 use stripewise_layout::{Layout, ServerId, Stripe};
 use stripewise_model::{Cluster, Head, OpProfile, Profile, Queue, Tier};
 use stripewise_simulate::{ClosedLoop, SimulatedAccess, SimulatedStep, Startup, System, TierDevice, run_observed};
@@ -14,12 +15,16 @@ const KIB: u64 = 1024;
 const SIZE: u64 = 1 << 30;
 const DISTANCE: u64 = 1 << 28;
 const QUEUES: [Queue; 3] = [Queue::Fifo, Queue::Elevator, Queue::Anticipatory { wait_s: 6.7e-3, near_bytes: 64 * KIB }];
+/// The wait of the last of them.
+const WAIT_NS: u64 = 6_700_000;
 
 /// Startups of 1 to 9 ms without a turn, 0.1 ms where the last request ended, 100 MB/s.
 fn config(queue: Queue) -> EmulateConfig {
     let head = Some(Head { sequential_startup_s: 1e-4, ahead_bytes: 0 });
     let op = OpProfile { startup_min_s: 1e-3, startup_max_s: 9e-3, transfer_s_per_byte: 1e-8, head };
-    let profile = Profile { read: op, write: op, network_s_per_byte: 0.0 };
+    // Writes take longer, so that a read in their place is seen.
+    let write = OpProfile { startup_min_s: 2e-3, transfer_s_per_byte: 2e-8, ..op };
+    let profile = Profile { read: op, write, network_s_per_byte: 0.0 };
     let disk = DiskConfig { queue, size_bytes: SIZE, file_distance_bytes: DISTANCE, rotation_s: Some(0.0) };
     EmulateConfig { profile, dilation: 1.0, seed: 1, disk: Some(disk), at_once: 1 }
 }
@@ -113,91 +118,116 @@ fn an_anticipatory_queue_waits_for_the_next_request_of_the_process_that_it_serve
     assert_eq!(far.start_ns, next.deadline_ns + 6_700_000);
 }
 
-/// A process's requests: think time in nanoseconds, and offset in its file.
-type Steps = Vec<(u64, u64)>;
-
-/// Processes on a file each that go on from where they ended, or jump, after different times.
-fn programs() -> Vec<Steps> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut draw = |below: u64| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state % below
-    };
-    (0..6_u64)
-        .map(|process| {
-            let mut at = 0;
-            let step = |_| {
-                at = if draw(4) < 3 { at + 10_000 } else { draw(DISTANCE / 2) };
-                let most_ns = if process < 4 { 500_000 } else { 20_000_000 };
-                (1 + draw(most_ns), at)
-            };
-            // The simulator knows when a process has ended, a disk does not: each ends when all others are away.
-            (0..40).map(step).chain([((process + 1) * 100_000_000_000, 0)]).collect()
-        })
-        .collect()
+/// One request of a process: nanoseconds after the end of the one before, and what it asks for.
+#[derive(Debug, Clone, Copy)]
+struct Step {
+    think_ns: u64,
+    file: u64,
+    offset: u64,
+    bytes: u64,
+    is_write: bool,
 }
 
-/// When each process ends on the emulated disk, in nanoseconds from the beginning.
-fn emulated(queue: Queue, programs: &[Steps]) -> Vec<u64> {
+impl Step {
+    fn op(self) -> Op {
+        if self.is_write { Op::Write } else { Op::Read }
+    }
+}
+
+/// Files on the disk, none of which reaches around its end.
+const FILES: u64 = 4;
+/// Processes that share it.
+const PROCESSES: usize = 5;
+/// Arrivals and decisions that are nearer than this may come in another order where each service is rounded to a nanosecond.
+const ROUNDED_NS: u64 = 200;
+
+/// A process goes on where it ended, or jumps; it comes back soon, or after longer than an anticipatory queue waits.
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = (1_000..500_000_u64, 0..4_u64, 0..FILES, 0..DISTANCE / 2, 1..100_000_u64, any::<bool>(), any::<bool>());
+    prop::collection::vec(step, 1..16).prop_map(|drawn| {
+        let (mut at, mut of) = (0, 0);
+        let one = |(near_ns, far, file, jump, bytes, goes_on, is_write): (u64, u64, u64, u64, u64, bool, bool)| {
+            (of, at) = if goes_on { (of, at) } else { (file, jump) };
+            let step =
+                Step { think_ns: near_ns * if far == 0 { 40 } else { 1 }, file: of, offset: at, bytes, is_write };
+            at += bytes;
+            step
+        };
+        drawn.into_iter().map(one).collect()
+    })
+}
+
+/// What each process does; the simulator knows when one has ended, a disk does not: each ends when all others are away.
+fn processes() -> impl Strategy<Value = Vec<Vec<Step>>> {
+    prop::collection::vec(steps(), PROCESSES).prop_map(|mut all| {
+        for (steps, number) in all.iter_mut().zip(1..) {
+            let think_ns = number * 100_000_000_000;
+            steps.push(Step { think_ns, file: 0, offset: 0, bytes: 1, is_write: false });
+        }
+        all
+    })
+}
+
+/// When each request of each process came and was served.
+type Times = Vec<Vec<(u64, u64)>>;
+
+/// The same requests on the emulated disk, which each process has opened on its own; nanoseconds from the beginning.
+fn emulated(queue: Queue, programs: &[Vec<Step>]) -> Times {
     const BEGIN_NS: u64 = 1_000_000_000;
     let directory = tempfile::tempdir().unwrap();
-    let device = open(directory.path(), &config(queue));
+    let devices: Vec<Device> = programs.iter().map(|_| open(directory.path(), &config(queue))).collect();
     // Files get their places in order: a request of no bytes each, long before, of a process that comes but once.
-    for (process, _) in programs.iter().enumerate() {
-        let asked = DiskRequest { bytes: 0, ..read(process as u64 + 1, 0, 90 + process as u32) };
-        let mut now_ns = 1_000 + process as u64 * 100_000_000;
-        alone_of_none(&device, &asked, &mut now_ns);
+    for file in 0..FILES {
+        let asked = DiskRequest { bytes: 0, ..read(file + 1, 0, 90 + file as u32) };
+        alone_of_none(&devices[0], &asked, &mut (1_000 + file * 100_000_000));
     }
     // Back to the beginning of the disk, where the simulator's head is.
-    alone_of_none(&device, &DiskRequest { bytes: 0, ..read(1, 0, 99) }, &mut (BEGIN_NS - 200_000_000));
+    alone_of_none(&devices[0], &DiskRequest { bytes: 0, ..read(1, 0, 99) }, &mut (BEGIN_NS - 200_000_000));
     enum At {
         Thinking(u64),
-        Asking(QueueTicket),
-        Served(u64),
+        Asking(u64, QueueTicket),
+        Over,
     }
-    let mut states: Vec<(usize, At)> = programs.iter().map(|steps| (0, At::Thinking(BEGIN_NS + steps[0].0))).collect();
+    let mut states: Vec<At> = programs.iter().map(|steps| At::Thinking(BEGIN_NS + steps[0].think_ns)).collect();
+    let mut times: Times = vec![Vec::new(); programs.len()];
     let mut now_ns = BEGIN_NS;
-    loop {
+    while !states.iter().all(|at| matches!(at, At::Over)) {
         let mut next_ns = u64::MAX;
-        for (process, (step, at)) in states.iter_mut().enumerate() {
-            if let At::Served(until_ns) = *at
-                && until_ns <= now_ns
-            {
-                *step += 1;
-                if let Some((think_ns, _)) = programs[process].get(*step) {
-                    *at = At::Thinking(until_ns + think_ns);
-                }
-            }
+        for (process, at) in states.iter_mut().enumerate() {
             if let At::Thinking(until_ns) = *at
                 && until_ns <= now_ns
             {
-                let asked = read(process as u64 + 1, programs[process][*step].1, process as u32 + 1);
-                *at = At::Asking(device.enter(&asked, until_ns));
+                let step = programs[process][times[process].len()];
+                let (datafile, process_id) = (step.file + 1, process as u32 + 1);
+                let asked = DiskRequest {
+                    op: step.op(),
+                    datafile,
+                    offset: step.offset,
+                    bytes: step.bytes,
+                    process: process_id,
+                };
+                *at = At::Asking(until_ns, devices[process].enter(&asked, until_ns));
             }
         }
-        for (process, (step, at)) in states.iter_mut().enumerate() {
-            if let At::Asking(ticket) = at {
-                match device.look(ticket, now_ns) {
+        for (process, at) in states.iter_mut().enumerate() {
+            if let At::Asking(came_ns, ticket) = at {
+                match devices[process].look(ticket, now_ns) {
                     Some(later_ns) => next_ns = next_ns.min(later_ns),
-                    None => *at = At::Served(ticket.deadline_ns),
+                    None => {
+                        times[process].push((*came_ns - BEGIN_NS, ticket.deadline_ns - BEGIN_NS));
+                        let step = programs[process].get(times[process].len());
+                        *at = step.map_or(At::Over, |step| At::Thinking(ticket.deadline_ns + step.think_ns));
+                    }
                 }
             }
-            match *at {
-                At::Thinking(until_ns) => next_ns = next_ns.min(until_ns),
-                At::Served(until_ns) if *step < programs[process].len() => next_ns = next_ns.min(until_ns),
-                _ => {}
+            if let At::Thinking(until_ns) = *at {
+                next_ns = next_ns.min(until_ns);
             }
-        }
-        if next_ns == u64::MAX {
-            break;
         }
         // A decision may have been made for another one: then it is looked at again at the same time.
         now_ns = next_ns.max(now_ns);
     }
-    let ends = states.iter().map(|(_, at)| if let At::Served(until_ns) = at { until_ns - BEGIN_NS } else { 0 });
-    ends.collect()
+    times
 }
 
 fn alone_of_none(device: &Device, asked: &DiskRequest, now_ns: &mut u64) {
@@ -207,7 +237,7 @@ fn alone_of_none(device: &Device, asked: &DiskRequest, now_ns: &mut u64) {
 }
 
 /// The same on the simulator's disk.
-fn simulated(queue: Queue, programs: &[Steps]) -> Vec<u64> {
+fn simulated(queue: Queue, programs: &[Vec<Step>]) -> Times {
     let of = config(queue);
     let disk = of.disk.unwrap();
     let tier = Tier {
@@ -221,37 +251,68 @@ fn simulated(queue: Queue, programs: &[Steps]) -> Vec<u64> {
     let startup = Startup::Seek { read: disk.curve(&of.profile.read), write: disk.curve(&of.profile.write) };
     let system = System {
         devices: vec![TierDevice { queue, startup }],
-        file_starts: Some((0..programs.len() as u64).map(|file| file * DISTANCE % SIZE).collect()),
+        file_starts: Some((0..FILES).map(|file| file * DISTANCE).collect()),
         ..System::default()
     };
     let layout = Layout::new([(0, vec![Stripe { server: ServerId(0), width_bytes: 1 << 40 }])]).unwrap();
-    let step = |file: usize, (think_ns, offset): (u64, u64)| {
-        let (file, think_s) = (file as u32, think_ns as f64 * 1e-9);
-        SimulatedStep::Access(SimulatedAccess { file, offset, size: 10_000, op: Op::Read, think_s })
+    let step = |of: &Step| {
+        let (file, think_s) = (of.file as u32, of.think_ns as f64 * 1e-9);
+        SimulatedStep::Access(SimulatedAccess { file, offset: of.offset, size: of.bytes, op: of.op(), think_s })
     };
-    let processes = programs.iter().enumerate();
-    let processes = processes.map(|(file, steps)| steps.iter().map(|&of| step(file, of)).collect()).collect();
-    let mut ends = vec![0; programs.len()];
-    let note = |process: u32, _: &SimulatedAccess, _: f64, ended_s: f64| {
-        ends[process as usize] = (ended_s * 1e9).round() as u64;
+    let processes = programs.iter().map(|steps| steps.iter().map(step).collect()).collect();
+    let mut times: Times = vec![Vec::new(); programs.len()];
+    let note = |process: u32, _: &SimulatedAccess, came_s: f64, ended_s: f64| {
+        let [came_ns, ended_ns] = [came_s, ended_s].map(|seconds| (seconds * 1e9).round() as u64);
+        times[process as usize].push((came_ns, ended_ns));
     };
-    let layouts = vec![layout; programs.len()];
+    let layouts = vec![layout; FILES as usize];
     let cluster = Cluster { tiers: vec![tier], meta: None };
     run_observed(&cluster, &layouts, &ClosedLoop { processes }, &system, 1, note).unwrap();
-    ends
+    times
+}
+
+/// Whether what comes first is clear, whatever services are rounded to: an arrival beside another one, the end of a service, or
+/// that of a wait.
+fn is_clear(times: &Times) -> bool {
+    let all = || times.iter().flatten();
+    let mut events: Vec<(u64, bool)> = all().map(|(came_ns, _)| (*came_ns, true)).collect();
+    events.extend(all().flat_map(|(_, ended_ns)| [(*ended_ns, false), (ended_ns + WAIT_NS, false)]));
+    events.sort_unstable();
+    let is_near = |pair: &[(u64, bool)]| (pair[0].1 || pair[1].1) && pair[1].0 - pair[0].0 < ROUNDED_NS;
+    !events.windows(2).any(is_near)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { max_global_rejects: 10_000, failure_persistence: None, ..ProptestConfig::with_cases(48) })]
+    #[test]
+    fn the_simulators_disk_is_the_same_one(programs in processes(), queue in prop::sample::select(QUEUES.to_vec())) {
+        let emulated = emulated(queue, &programs);
+        prop_assume!(is_clear(&emulated));
+        let simulated = simulated(queue, &programs);
+        for (process, (emulated, simulated)) in emulated.iter().zip(&simulated).enumerate() {
+            prop_assert_eq!(emulated.len(), simulated.len());
+            for (number, (one, other)) in emulated.iter().zip(simulated).enumerate() {
+                // At most 80 services before it, each rounded to a nanosecond; seconds have 15 digits.
+                let is_same = one.0.abs_diff(other.0) < ROUNDED_NS && one.1.abs_diff(other.1) < ROUNDED_NS;
+                prop_assert!(is_same, "{queue:?}, process {process}, request {number}: {one:?} {other:?}");
+            }
+        }
+    }
 }
 
 #[test]
-fn the_simulators_disk_is_the_same_one() {
-    // Four files that do not go round the disk.
-    let programs: Vec<Steps> = programs().into_iter().skip(1).take(4).collect();
-    for queue in QUEUES {
-        let (emulated, simulated) = (emulated(queue, &programs), simulated(queue, &programs));
-        // 160 services, each rounded to a nanosecond.
-        let is_same =
-            emulated.iter().zip(&simulated).all(|(emulated, simulated)| emulated.abs_diff(*simulated) < 1_000);
-        assert!(is_same, "{queue:?}: {emulated:?} {simulated:?}");
-    }
+fn a_turn_of_the_disk_is_drawn_for_each_request_that_moves_the_head() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut config = config(Queue::Fifo);
+    config.disk.as_mut().unwrap().rotation_s = Some(6e-3);
+    let device = open(directory.path(), &config);
+    let mut now_ns = 1_000_000_000;
+    let turns: Vec<u64> =
+        (1..2000_u64).map(|number| alone(&device, &read(7, number * 20_000, 1), &mut now_ns)).collect();
+    // The shortest seek takes 1 ms, and this one is not much longer.
+    assert!(turns.iter().all(|startup_ns| (1_000_000..=7_010_000).contains(startup_ns)));
+    let mean = turns.iter().sum::<u64>() / turns.len() as u64;
+    assert!(mean.abs_diff(4_000_000) < 200_000, "half a turn in the mean, as the simulator has it: {mean}");
 }
 
 #[test]

@@ -34,6 +34,11 @@ const FREE: u64 = 0;
 const WAITING: u64 = 1;
 const DECIDED: u64 = 2;
 
+/// In the word of the arm's state: its sweep is an odd one.
+const ODD_SWEEP: u64 = 1 << 8;
+/// In the word of a slot's process: it waits for an odd sweep.
+const OF_ODD_SWEEP: u64 = 1 << 33;
+
 /// A sub-request that waits, or was given its service.
 #[repr(C, align(64))]
 #[derive(Default)]
@@ -43,7 +48,7 @@ struct SlotCell {
     arrival_ns: AtomicU64,
     position: AtomicU64,
     bytes: AtomicU64,
-    /// Process, twice, and whether it writes.
+    /// Whether it waits for an odd sweep, process, and whether it writes: one bit, 32, and one.
     process_and_write: AtomicU64,
     start_ns: AtomicU64,
     deadline_ns: AtomicU64,
@@ -77,6 +82,7 @@ pub(super) struct DiskPage {
     head: AtomicU64,
     last_start: AtomicU64,
     decided_ns: AtomicU64,
+    /// What the arm does; above that, whether its sweep is an odd one ([`ODD_SWEEP`]).
     state: AtomicU64,
     process: AtomicU64,
     since_ns: AtomicU64,
@@ -103,6 +109,8 @@ pub(super) struct DiskSub {
     pub(super) is_write: bool,
     pub(super) arrival_ns: u64,
     pub(super) number: u64,
+    /// Whether it waits for an odd sweep: the present one or the next.
+    pub(super) is_of_odd_sweep: bool,
 }
 
 /// Where a sub-request stands in the page, and its number, by which it knows its slot again.
@@ -136,6 +144,8 @@ pub(super) struct Arm {
     pub(super) head: u64,
     /// Where it began.
     pub(super) last_start: u64,
+    /// Whether the present sweep is an odd one.
+    pub(super) is_odd_sweep: bool,
     /// The time of the last decision: what comes later may not change it.
     pub(super) decided_ns: u64,
     pub(super) state: ArmState,
@@ -212,7 +222,8 @@ impl DiskPage {
         let word = |of: &AtomicU64| of.load(Relaxed);
         let (process, until_ns) = (word(&self.process) as u32, word(&self.until_ns));
         let is_sound = until_ns <= now_ns.saturating_add(most_ns);
-        let state = match word(&self.state) {
+        let (state, is_odd_sweep) = (word(&self.state), word(&self.state) & ODD_SWEEP != 0);
+        let state = match state & !ODD_SWEEP {
             1 if is_sound => ArmState::Serving { process, until_ns },
             2 if is_sound => ArmState::Waiting { process, since_ns: word(&self.since_ns), until_ns },
             _ => ArmState::Idle,
@@ -220,7 +231,7 @@ impl DiskPage {
         let new = NewProcesses { think: load_mean(&self.new_think), seek: load_mean(&self.new_seek) };
         let decided_ns = word(&self.decided_ns);
         let decided_ns = if decided_ns > now_ns.saturating_add(most_ns) { 0 } else { decided_ns };
-        Arm { head: word(&self.head), last_start: word(&self.last_start), decided_ns, state, new }
+        Arm { head: word(&self.head), last_start: word(&self.last_start), is_odd_sweep, decided_ns, state, new }
     }
 
     /// Keeps the arm.
@@ -234,7 +245,7 @@ impl DiskPage {
             (&self.head, arm.head),
             (&self.last_start, arm.last_start),
             (&self.decided_ns, arm.decided_ns),
-            (&self.state, state),
+            (&self.state, state | if arm.is_odd_sweep { ODD_SWEEP } else { 0 }),
             (&self.process, u64::from(process)),
             (&self.since_ns, since_ns),
             (&self.until_ns, until_ns),
@@ -259,12 +270,13 @@ impl DiskPage {
         let slot = self.slots.iter().position(is_free)?;
         let number = self.numbers.fetch_add(1, Relaxed);
         let cell = &self.slots[slot];
+        let sweep = if sub.is_of_odd_sweep { OF_ODD_SWEEP } else { 0 };
         let words = [
             (&cell.number, number),
             (&cell.arrival_ns, sub.arrival_ns),
             (&cell.position, sub.position),
             (&cell.bytes, sub.bytes),
-            (&cell.process_and_write, u64::from(sub.process) << 1 | u64::from(sub.is_write)),
+            (&cell.process_and_write, sweep | u64::from(sub.process) << 1 | u64::from(sub.is_write)),
         ];
         words.into_iter().for_each(|(word, value)| word.store(value, Relaxed));
         cell.state.store(WAITING, Relaxed);
@@ -283,6 +295,7 @@ impl DiskPage {
                 is_write: process_and_write & 1 != 0,
                 arrival_ns: cell.arrival_ns.load(Relaxed),
                 number: cell.number.load(Relaxed),
+                is_of_odd_sweep: process_and_write & OF_ODD_SWEEP != 0,
             };
             (slot, sub)
         })

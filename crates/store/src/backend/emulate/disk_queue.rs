@@ -111,6 +111,7 @@ impl DiskQueue {
             // What was decided stays decided.
             arrival_ns: arrival_ns.max(arm.decided_ns),
             number: 0,
+            is_of_odd_sweep: arm.is_odd_sweep != (position <= arm.last_start),
         };
         let ticket = self.page.push(&sub, arrival_ns);
         let mut service = (0, 0);
@@ -261,7 +262,7 @@ impl DiskQueue {
         match self.config.queue {
             Queue::Fifo => here.min_by_key(|(_, sub)| (sub.arrival_ns, sub.number)),
             Queue::Elevator | Queue::Anticipatory { .. } => {
-                here.min_by_key(|(_, sub)| (sub.position < arm.last_start, sub.position, sub.number))
+                here.min_by_key(|(_, sub)| (sub.is_of_odd_sweep != arm.is_odd_sweep, sub.position, sub.number))
             }
         }
     }
@@ -276,7 +277,7 @@ impl DiskQueue {
         let until_ns = at_ns.saturating_add(self.service_ns(arm, &sub));
         self.page.decide(slot, at_ns, until_ns);
         arm.head = sub.position.saturating_add(sub.bytes);
-        arm.last_start = sub.position;
+        (arm.last_start, arm.is_odd_sweep) = (sub.position, sub.is_of_odd_sweep);
         arm.state = ArmState::Serving { process: sub.process, until_ns };
         true
     }
