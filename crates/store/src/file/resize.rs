@@ -172,15 +172,39 @@ impl Inode {
         let mut handle = self.read_handle()?;
         if let Some(size_bytes) = handle.truncating_to {
             let file = self.file()?;
-            if self.stat()?.st_size as u64 > size_bytes || !longer(&file, size_bytes)?.is_empty() {
-                self.lower_lengths(&file, size_bytes)?;
-                self.cut(&file, size_bytes)?;
-            }
+            self.finish_cut(&file, size_bytes)?;
             self.free_gaps(&file)?;
             handle.truncating_to = None;
             self.write_handle(&handle)?;
         }
         self.remove_strangers(&handle)
+    }
+
+    /// Cuts off what a truncation to `size_bytes` has left, and what regions that have moved left at the ends of datafiles. The latter is
+    /// no change of the file.
+    fn finish_cut(&self, file: &PlacedFile, size_bytes: u64) -> Result<()> {
+        let inode_bytes = self.stat()?.st_size as u64;
+        let longer = longer(file, size_bytes)?;
+        if inode_bytes <= size_bytes && longer.is_empty() {
+            return Ok(());
+        }
+        self.lower_lengths(file, size_bytes)?;
+        // A move beside writers names the greatest offset, which is not the size of the file.
+        if inode_bytes != size_bytes && size_bytes < MAX_OFFSET {
+            return self.cut(file, size_bytes);
+        }
+        let mut before = Vec::new();
+        for (index, _) in longer {
+            let Some(fd) = file.readable_datafile(index)? else { continue };
+            let stat = rustix::fs::fstat(fd).map_err(file.server_of(index)?.error("cut a datafile"))?;
+            before.push((fd, times_of(&stat)));
+        }
+        self.trim(file, size_bytes)?;
+        for (fd, times) in before {
+            // As far as this user may name a time.
+            let _ = rustix::fs::futimens(fd, &times);
+        }
+        Ok(())
     }
 
     /// Frees what regions that have moved left behind: in datafiles that are still used, and in the inode. That is no change of the
