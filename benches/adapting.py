@@ -148,8 +148,8 @@ def read_hot(pool: Pool, phase: tuple[str, int]) -> float:
 
 @contextmanager
 def adapting(pool: Pool, *options: str) -> Iterator[list[dict[str, Any]]]:
-    """`adapt` is at work; its decisions as they come."""
-    command = [*STRIPEWISE, "adapt", str(pool.file), "--json", *options]
+    """`adapt` is at work, with the priority of its systemd unit; its decisions as they come."""
+    command = ["nice", "-n", "10", *STRIPEWISE, "adapt", str(pool.file), "--json", *options]
     decisions: list[dict[str, Any]] = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         stdout = process.stdout
@@ -221,15 +221,43 @@ def shift(context: Context) -> Iterator[Figure | str]:
         least.append(statistics.median(early) / plain[phase] if early else 0.0)
         context.say(f"{phase}: {back[-1]:.2f} of the best, while moving {least[-1]:.2f} of disks; {rates}")
     for one in decisions:
-        context.say(f"{one['verdict']}: {one.get('why', one.get('copied_bytes'))}")
+        said = one.get("why") or f"{one['copied_bytes'] / MIB:.1f} MiB by {one['by']}"
+        context.say(f"{one['at_s'] - spans[0][1]:.1f} s: {one['verdict']}, {said}")
     yield of_repetitions(
         "after two periods, of the best static layout of that minute", back, target=Target(least=0.9), note="per minute"
     )
     yield of_repetitions("in the first two periods, of the layout on disks", least, target=Target(least=0.95))
+    yield from while_moving(moved, spans, load.rates, plain)
     copied = sum(one.get("copied_bytes", 0) for one in moved)
     # In and out again, but for the first.
     minimum = (2 * len(phases) - 1) * HOT_MIB * MIB
     yield Figure("bytes moved, of the hot parts in and out", copied / minimum, note=f"{len(moved)} moves")
+
+
+def while_moving(
+    moved: list[dict[str, Any]],
+    spans: list[tuple[tuple[str, int], float, float]],
+    rates: list[tuple[float, float]],
+    plain: dict[tuple[str, int], float],
+) -> Iterator[Figure]:
+    """The load while data moved, of the same load on disks: the least of all moves, and the worst run of a second."""
+    found = []
+    for one in moved:
+        # A run counts if it ended while the move went on, from the decision to the last switch.
+        begin_s, end_s = one["time_s"] - time.time() + time.monotonic(), one["at_s"]
+        runs = [
+            rate / plain[phase]
+            for phase, first_s, last_s in spans
+            for at_s, rate in rates
+            if first_s < at_s <= last_s and begin_s < at_s <= end_s
+        ]
+        if runs:
+            found.append(runs)
+    if found:
+        worst = min(min(runs) for runs in found)
+        least = min(statistics.mean(runs) for runs in found)
+        note = f"worst run {worst:.2f} x, {sum(map(len, found))} runs"
+        yield Figure("while a move went on, of the layout on disks", least, target=Target(least=0.95), note=note)
 
 
 BENCHMARKS = (

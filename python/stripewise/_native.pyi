@@ -2,7 +2,7 @@
 
 import builtins
 from collections.abc import Callable, Iterable
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -70,6 +70,8 @@ def pool_write_at_once(path: str, at_once: int) -> None: ...
 def pool_write_seeks(path: str, seeks: list[tuple[str, list[tuple[int, float]] | None]]) -> None: ...
 
 class FileHeat(TypedDict):
+    id: NotRequired[int]
+    """Its handle; none of heat that is not a pool's."""
     path: str
     size_bytes: int
     cost_us: int
@@ -81,7 +83,14 @@ class PoolHeat(TypedDict):
     missed: int
     files: list[FileHeat]
 
+class BlockHeat(TypedDict):
+    period_s: int
+    next_halving_s: int
+    blocks: list[tuple[int, int, int]]
+    """`id` of the file, number of the block, and microseconds."""
+
 def pool_heat(pool_file: str, path: str) -> PoolHeat: ...
+def pool_block_heat(pool_file: str) -> BlockHeat: ...
 
 class LatencyHistogram(TypedDict):
     server: str

@@ -1,7 +1,8 @@
 //! Holders of a file's placement, as the preload is one, while the file changes.
 
 use crate::lock;
-use crate::pools::{NAME, TestFile, TestPool, WIDTH, layout, read, rests, write};
+use crate::pools::{NAME, TestFile, TestPool, WIDTH, layout, read, rests, small, write};
+use rustix::fs::{Mode, Timespec, Timestamps};
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::sync::Mutex;
 use shuttle::sync::atomic::{AtomicU8, Ordering};
@@ -297,5 +298,58 @@ pub fn readers_of_a_hole_that_is_filled(pool: &TestPool) {
         }));
         threads.into_iter().for_each(|thread| thread.join().expect("a thread"));
     });
+    assert_eq!(file.end(), [1; BYTES]);
+}
+
+/// While the file is moved again and again, one process sets its times and another its mode; at times a third is a writer that writes
+/// nothing.
+///
+/// # Panics
+/// A time or a mode is lost.
+pub fn times_and_modes_beside_moves(pool: &TestPool) {
+    const MODES: [u32; 3] = [0o600, 0o644, 0o660];
+    let draw = || if thread_rng().gen_bool(0.3) { small() } else { draw_layout() };
+    let file = TestFile::make(pool, &draw(), 3);
+    file.fill(&[1; BYTES]);
+    let fd = Arc::new(file.descriptor().try_clone_to_owned().expect("a descriptor"));
+    switching(|| {
+        let mut threads = Vec::new();
+        let inode = file.inodes[0].clone();
+        // Also such as are before the last write, which a time that was read before would hide.
+        threads.push(thread::spawn(move || {
+            for tv_sec in [1_000_000_000, 500_000_000] {
+                let time = Timespec { tv_sec, tv_nsec: 0 };
+                inode.set_times(&Timestamps { last_access: time, last_modification: time }).expect("the time");
+                assert_eq!(inode.attributes().expect("attributes").mtime, time, "a time is lost");
+            }
+        }));
+        let inode = file.inodes[1].clone();
+        let fd = fd.clone();
+        threads.push(thread::spawn(move || {
+            let (first, last) = (thread_rng().gen_range(0..3), thread_rng().gen_range(0..3));
+            for mode in [MODES[first], MODES[last]] {
+                let set = |mode| stripewise_switching::fs::fchmod(&*fd, Mode::from_raw_mode(mode));
+                inode.change_mode(Some(mode), || set(mode), || set(0o600)).expect("the mode");
+            }
+        }));
+        if thread_rng().gen_bool(0.5) {
+            let inode = file.inodes[2].clone();
+            threads.push(thread::spawn(move || {
+                inode.register_writer().expect("a writer");
+                inode.release_writer().expect("released");
+            }));
+        }
+        let mover = file.inodes[2].clone();
+        let layouts = [draw(), draw()];
+        threads.push(thread::spawn(move || layouts.iter().for_each(|layout| try_to_move(&mover, layout))));
+        threads.into_iter().for_each(|thread| thread.join().expect("a thread"));
+    });
+    let stat = rustix::fs::fstat(file.descriptor()).expect("attributes");
+    assert_eq!(
+        (file.inodes[0].attributes().expect("attributes").mtime.tv_sec, stat.st_mtime, stat.st_atime),
+        (500_000_000, 500_000_000, 500_000_000),
+        "a time is lost"
+    );
+    file.assert_rights();
     assert_eq!(file.end(), [1; BYTES]);
 }

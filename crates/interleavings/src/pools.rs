@@ -2,7 +2,7 @@
 
 use rustix::fs::{Mode, OFlags, XattrFlags};
 use shuttle::rand::{Rng, thread_rng};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use stripewise_layout::{Layout, ServerId, Stripe};
@@ -159,6 +159,25 @@ impl<'a> TestFile<'a> {
     /// Puts `bytes` into the file. No other thread runs.
     pub(crate) fn fill(&self, bytes: &[u8]) {
         fill(&self.inodes[0], bytes);
+    }
+
+    /// The file's inode in the namespace.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// # Panics
+    /// A datafile has other permission bits for others than its owner than the inode.
+    pub(crate) fn assert_rights(&self) {
+        let mode = |stat: rustix::fs::Stat| stat.st_mode & 0o066;
+        let inode = mode(rustix::fs::fstat(&self.fd).expect("attributes"));
+        for datafile in self.pool.datafiles() {
+            let found = mode(rustix::fs::stat(&datafile).expect("attributes"));
+            assert_eq!(
+                found, inode,
+                "the permissions of {datafile}, and those of its inode, in octal: {found:o} {inode:o}"
+            );
+        }
     }
 
     /// What the inode says and what is in the file, once it has no writer; then the file is removed.

@@ -117,6 +117,11 @@ fn writers_beside_moves() {
 }
 
 #[test]
+fn times_and_modes_beside_moves() {
+    explore_pool(400, placements::times_and_modes_beside_moves);
+}
+
+#[test]
 fn readers_of_a_hole_that_is_filled() {
     explore_pool(600, placements::readers_of_a_hole_that_is_filled);
 }

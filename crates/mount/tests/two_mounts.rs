@@ -6,11 +6,16 @@ use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{TryRecvError, channel};
 
 use common::{Mounted, TestPool, eventually};
-use stripewise_store::Pool;
+use rustix::fs::{AtFlags, Mode, Timespec, Timestamps};
+use rustix::io::Errno;
+use stripewise_layout::{Layout, ServerId};
+use stripewise_store::{Files, Pool, Store};
 
 /// The ways of serving one file: over three servers; by the kernel through both mounts, by the kernel through neither,
 /// by the kernel through one of them.
@@ -305,5 +310,111 @@ fn what_another_mount_writes_is_read_at_once_while_this_one_writes_elsewhere() {
                 there.write_all_at(b"x", LENGTH + number + 1).unwrap();
             }
         }
+    }
+}
+
+/// One way in, by which times and modes of a file are set: a mount, or `import stripewise`.
+trait Sets: Sync {
+    fn set(&self, name: &str, time: Timespec, mode: u32);
+
+    /// Time and mode now.
+    fn look(&self, name: &str) -> (Timespec, u32);
+}
+
+fn both(last_modification: Timespec) -> Timestamps {
+    Timestamps { last_access: last_modification, last_modification }
+}
+
+impl Sets for Mounted {
+    fn set(&self, name: &str, time: Timespec, mode: u32) {
+        rustix::fs::utimensat(rustix::fs::CWD, self.path(name), &both(time), AtFlags::empty()).unwrap();
+        fs::set_permissions(self.path(name), fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    fn look(&self, name: &str) -> (Timespec, u32) {
+        let found = fs::metadata(self.path(name)).unwrap();
+        (Timespec { tv_sec: found.mtime(), tv_nsec: found.mtime_nsec() as _ }, found.mode() & 0o777)
+    }
+}
+
+impl Sets for std::sync::Arc<Files> {
+    fn set(&self, name: &str, time: Timespec, mode: u32) {
+        self.set_times(Path::new(name), &both(time)).unwrap();
+        self.change_mode(Path::new(name), Mode::from_raw_mode(mode)).unwrap();
+    }
+
+    fn look(&self, name: &str) -> (Timespec, u32) {
+        let found = self.stat(Path::new(name), true).unwrap();
+        (Timespec { tv_sec: found.st_mtime, tv_nsec: found.st_mtime_nsec as _ }, found.st_mode & 0o777)
+    }
+}
+
+/// Moves each of the files from layout to layout; one that has a writer stays out of its inode.
+fn moves(pool: &TestPool, names: &[&str]) {
+    const ROUNDS: usize = 30;
+    let store = Store::of_file(&pool.file()).unwrap();
+    let striped = |servers: &[u16]| Layout::striped(servers.iter().map(|&id| ServerId(id)), 4096).unwrap();
+    let layouts = [
+        striped(&[0]),
+        striped(&[1, 2]),
+        striped(&[2]).with_head_in_inode(8192).unwrap(),
+        striped(&[0, 1]).with_head_in_inode(4096).unwrap(),
+    ];
+    for round in 0..ROUNDS {
+        for name in names {
+            let inode = store.lookup(Path::new(name)).unwrap().unwrap();
+            match inode.move_to(&layouts[round % layouts.len()], name, &mut |_, _| true) {
+                Ok(_) => {}
+                Err(error) => assert_eq!(error.errno(), Errno::BUSY, "{name} in round {round}: {error}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn times_and_modes_that_are_set_while_files_move() {
+    let (pool, mounts) = two_mounts(&["s0", "s1", "s2"], ["rw", "rw"]);
+    let library = Files::open(Pool::load(&pool.file()).unwrap()).unwrap();
+    let ways: [(&str, &dyn Sets); 4] =
+        [("closed", &mounts[0]), ("open", &mounts[1]), ("library", &library), ("elsewhere", &mounts[1])];
+    let names = ways.map(|(name, _)| name);
+    names.iter().for_each(|name| fs::write(mounts[0].path(name), vec![7; 100_000]).unwrap());
+    let held = ["open", "elsewhere"].map(|name| File::options().write(true).open(mounts[0].path(name)).unwrap());
+    let stop = AtomicBool::new(false);
+    let last = std::thread::scope(|scope| {
+        let threads = ways.map(|(name, way)| {
+            let stop = &stop;
+            scope.spawn(move || {
+                for number in 0_i64.. {
+                    // Back and forth, and all of it before the last write.
+                    let time = Timespec { tv_sec: 1_000_000_000 + number * 7_919 % 10_007, tv_nsec: 5 };
+                    let mode = [0o600, 0o644, 0o666][number as usize % 3];
+                    way.set(name, time, mode);
+                    assert_eq!(way.look(name), (time, mode), "{name}, change {number}");
+                    if stop.load(Ordering::Acquire) {
+                        return (time, mode);
+                    }
+                }
+                unreachable!("a change has no last number")
+            })
+        });
+        moves(&pool, &names);
+        stop.store(true, Ordering::Release);
+        threads.map(|thread| thread.join().unwrap())
+    });
+    drop(held);
+    let store = Store::of_file(&pool.file()).unwrap();
+    for (name, expected) in names.iter().zip(last) {
+        let handle = format!("{:016x}", store.lookup(Path::new(name)).unwrap().unwrap().handle());
+        for datafile in pool.datafiles() {
+            let is_its = datafile.file_name().unwrap().to_string_lossy().starts_with(&handle);
+            let mode = fs::metadata(&datafile).unwrap().mode() & 0o777;
+            assert!(!is_its || mode == expected.1 & 0o066 | 0o600, "{name} {:o}: {mode:o}", expected.1);
+        }
+        for mount in &mounts {
+            eventually("what was set last", || mount.look(name) == expected);
+            assert_eq!(fs::read(mount.path(name)).unwrap(), vec![7; 100_000]);
+        }
+        assert_eq!(library.look(name), expected);
     }
 }

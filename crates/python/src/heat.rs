@@ -16,6 +16,7 @@ pub(crate) fn pool_heat(py: Python<'_>, pool_file: PathBuf, path: PathBuf) -> Py
     let heat = py.detach(|| store.heat(&|file| everything || file.starts_with(&path))).map_err(raise)?;
     let file = |of: &FileHeat| {
         json!({
+            "id": of.id,
             "path": of.path.to_string_lossy(),
             "size_bytes": of.size_bytes,
             "cost_us": of.blocks.iter().map(|(_, cost)| cost).sum::<u64>(),
@@ -28,6 +29,19 @@ pub(crate) fn pool_heat(py: Python<'_>, pool_file: PathBuf, path: PathBuf) -> Py
         "period_s": heat.period_s,
         "missed": heat.missed,
         "files": files,
+    });
+    to_python(py, &value)
+}
+
+/// The heat of all blocks, without looking at the files.
+#[pyfunction]
+pub(crate) fn pool_block_heat(py: Python<'_>, pool_file: PathBuf) -> PyResult<Bound<'_, PyAny>> {
+    let store = Store::of_file(&pool_file).map_err(raise)?;
+    let heat = py.detach(|| store.block_heat()).map_err(raise)?;
+    let value = json!({
+        "period_s": heat.period_s,
+        "next_halving_s": heat.next_halving_s,
+        "blocks": heat.blocks,
     });
     to_python(py, &value)
 }

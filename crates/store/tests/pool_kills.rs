@@ -16,12 +16,16 @@ use stripewise_store::apply::ApplyWatch;
 use stripewise_store::drain::{DrainOptions, drain, remove};
 use stripewise_store::pool::ServerState;
 use stripewise_store::rebalance::rebalance;
+use stripewise_store::small_files::move_small_files;
 use stripewise_store::{Pool, Store, Then};
 
 const TEST: &str = "killed_at_any_moment_no_byte_is_lost_and_it_goes_on";
 const KILLED: &str = "STRIPEWISE_TEST_KILLED_POOL";
 const FILES: usize = 24;
 const BYTES: usize = 200_000;
+/// Of a file's first bytes, that go into its inode and out of it again.
+const HEAD_BYTES: u64 = 64 << 10;
+const KINDS: usize = 5;
 
 /// What the process that is killed does, again and again until it is done.
 #[derive(Debug, Clone)]
@@ -33,6 +37,8 @@ enum Work {
     Replace(String, PathBuf),
     /// As `adapt` moves files: to the servers with these numbers.
     Move(u16, u16),
+    /// As `adapt` moves small files: this many of their first bytes are in the inode afterwards.
+    SmallFiles(u64),
 }
 
 impl Work {
@@ -41,10 +47,11 @@ impl Work {
         let now = Pool::load(&pool.pool.file).unwrap();
         let used: Vec<_> = now.servers.iter().filter(|server| server.is_used()).collect();
         let root = pool.directory.path().join(format!("n{generation}"));
-        match generation % 4 {
+        match generation % KINDS {
             0 => Self::AddAndRebalance(root),
             1 => Self::Move(used[0].id.0, used[used.len() - 1].id.0),
-            2 => Self::Replace(used[0].name.clone(), root),
+            2 => Self::SmallFiles(if (generation / KINDS).is_multiple_of(2) { HEAD_BYTES } else { 0 }),
+            3 => Self::Replace(used[0].name.clone(), root),
             _ => Self::DrainAndRemove(used[0].name.clone()),
         }
     }
@@ -55,6 +62,7 @@ impl Work {
             Self::DrainAndRemove(name) => format!("drain {name}"),
             Self::Replace(name, root) => format!("replace {name} {}", root.display()),
             Self::Move(one, other) => format!("move {one} {other}"),
+            Self::SmallFiles(head_bytes) => format!("small {head_bytes}"),
         }
     }
 
@@ -73,6 +81,11 @@ impl Work {
                 let new = add_server(file, "disk", Path::new(word())).unwrap();
                 let id = Pool::load(file).unwrap().named(&new).unwrap().id;
                 leave(file, name, Some(id));
+            }
+            "small" => {
+                let head_bytes = word().parse().unwrap();
+                let heads: Vec<_> = (0..FILES).map(|number| (format!("f{number}"), head_bytes)).collect();
+                move_small_files(file, &heads, &mut On).unwrap();
             }
             _ => {
                 let servers = [word(), word()].map(|number| ServerId(number.parse().unwrap()));
@@ -166,7 +179,7 @@ fn delay(round: u64) -> Duration {
     Duration::from_micros(if round % 8 == 7 { 1_200_000 + early * 3 } else { early })
 }
 
-/// A new server gets its share, files move as `adapt` moves them, a server is replaced and another drained and removed, over and
+/// A new server gets its share, files move as `adapt` moves them, into their inodes and out of them, too, a server is replaced and another drained and removed, over and
 /// over, each by a process that is killed four times before it may come to its end, while files are written.
 #[test]
 fn killed_at_any_moment_no_byte_is_lost_and_it_goes_on() {

@@ -55,6 +55,7 @@ pub mod fs {
     calls! {
         fs: fn accessat<P: Arg, Fd: AsFd>(directory: Fd, path: P, access: Access, flags: AtFlags) -> ();
         fs: fn fallocate<Fd: AsFd>(fd: Fd, mode: FallocateFlags, offset: u64, len: u64) -> ();
+        fs: fn fchmod<Fd: AsFd>(fd: Fd, mode: Mode) -> ();
         fs: fn fdatasync<Fd: AsFd>(fd: Fd) -> ();
         fs: fn fgetxattr<Fd: AsFd, Name: Arg, Buf: Buffer<u8>>(fd: Fd, name: Name, value: Buf) -> Buf::Output;
         fs: fn fsetxattr<Fd: AsFd, Name: Arg>(fd: Fd, name: Name, value: &[u8], flags: XattrFlags) -> ();

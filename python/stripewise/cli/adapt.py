@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +13,7 @@ import typer
 
 from stripewise import StripewiseError
 from stripewise.api import adapt as adapting
-from stripewise.api import service
+from stripewise.api import service, shifts
 from stripewise.api.metrics import serve
 from stripewise.api.pools import Pool, parse_bytes
 from stripewise.cli import console, draining, settling
@@ -89,10 +90,18 @@ def adapt(
         if metrics is not None:
             url, _ = serve(pool, metrics)
             console.say(f"metrics for Prometheus at {url}")
+        watch = shifts.Watch(pool)
+        watch.has_shifted()
         while True:
             with console.moving() as progress:
                 decision = adapting.reconsider(
-                    pool, limits, planner=planner, dry_run=dry_run, pace=pace, progress=progress
+                    pool,
+                    replace(limits, horizon_s=min(limits.horizon_s, watch.lasted_s or limits.horizon_s)),
+                    planner=planner,
+                    heat=watch.heat(),
+                    dry_run=dry_run,
+                    pace=pace,
+                    progress=progress,
                 )
             if as_json:
                 console.document(decision)
@@ -101,7 +110,16 @@ def adapt(
             if once or dry_run:
                 return
             console.out.file.flush()
-            time.sleep(period_s)
+            _wait(watch, period_s)
+
+
+def _wait(watch: shifts.Watch, period_s: float) -> None:
+    """Until the next decision is due: after a period, or when the load has come to other places."""
+    looks = min(shifts.LOOKS, int(period_s))
+    for _ in range(looks):
+        time.sleep(period_s / looks)
+        if watch.has_shifted():
+            return
 
 
 def _hours(text: str) -> tuple[int, int]:

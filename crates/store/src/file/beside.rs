@@ -192,7 +192,7 @@ impl Beside<'_> {
             let switched = self.switch_alone(moving, marked, most_bytes, steps);
             if matches!(switched, Ok(Switched::Yes)) {
                 // The move is done; what cannot be cleared away now is left to the next writer.
-                let _ = moving.clear_beside();
+                moving.clear();
             }
             self.lock.unlock(Purpose::Lease)?;
             inode.bump_epoch();

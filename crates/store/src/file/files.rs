@@ -317,13 +317,20 @@ impl Files {
         Ok(())
     }
 
-    /// Changes the permission bits.
+    /// Changes the permission bits, also those of the datafiles.
     ///
     /// # Errors
-    /// Those of `chmod`.
+    /// Those of `chmod`, and of [`Inode::change_mode`].
     pub fn change_mode(&self, path: &Path, mode: Mode) -> Result<()> {
         let fd = self.beneath(path, OFlags::PATH, Mode::empty()).map_err(Error::io("change the mode of", path))?;
-        rustix::fs::chmod(proc_path(fd.as_fd()), mode).map_err(Error::io("change the mode of", path))
+        let set = |mode| rustix::fs::chmod(proc_path(fd.as_fd()), mode);
+        match self.store.inode(fd.as_fd())? {
+            Some(inode) => {
+                let before = Mode::from_raw_mode(inode.stat()?.st_mode & 0o7777);
+                inode.change_mode(Some(mode.as_raw_mode()), || set(mode), || set(before))
+            }
+            None => set(mode).map_err(Error::io("change the mode of", path)),
+        }
     }
 
     /// Sets access and modification time.

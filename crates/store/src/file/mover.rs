@@ -91,7 +91,7 @@ impl Inode {
         };
         // Bytes behind what is taken for the end would stay behind.
         settled.map_err(failed)?;
-        let moved = self.move_locked(hash, layout, name, gives_way.then_some(&lock), &mut go_on);
+        let moved = self.move_locked(hash, layout, name, (&lock, gives_way), &mut go_on);
         // If the name stays, the next writer finds no holder and puts the file in order.
         let removed = lock.remove(self.store.locks());
         moved.and_then(|moved| removed.map(|()| moved)).map_err(failed)
@@ -156,7 +156,7 @@ impl Inode {
         hash: [u8; 32],
         layout: Arc<Layout>,
         name: &str,
-        gives_way_at: Option<&LockFile>,
+        (lock, gives_way): (&LockFile, bool),
         go_on: &mut GoOn<'_>,
     ) -> Result<Moved> {
         let handle = self.read_handle()?;
@@ -164,15 +164,15 @@ impl Inode {
         if handle.layout == hash {
             return Ok(Moved::nothing(size_bytes));
         }
-        let mut moving = Move::alone(self, handle, layout, size_bytes)?;
-        let mut steps = Steps::new(gives_way_at.is_some(), moving.servers());
+        let mut moving = Move::alone(self, lock, handle, layout, size_bytes)?;
+        let mut steps = Steps::new(gives_way, moving.servers());
         loop {
             let began = Instant::now();
             if !moving.step(&steps)? {
                 break;
             }
             steps.took(began.elapsed());
-            go_on(&moving, steps.bytes(), gives_way_at)?;
+            go_on(&moving, steps.bytes(), gives_way.then_some(lock))?;
         }
         moving.finish(hash, name)
     }

@@ -1,6 +1,7 @@
 //! A move under way: copies what changes its place, reads it back, and makes the copy the file.
 
 use crate::file::inode::{Inode, sync_names};
+use crate::file::lockfile::{LockFile, Purpose};
 use crate::file::marks::within;
 use crate::file::move_plan::MovePlan;
 use crate::file::placed_file::PlacedFile;
@@ -12,8 +13,8 @@ use crate::format::hints;
 use crate::format::placement::{Datafile, Placement};
 use crate::format::surplus::Surplus;
 use crate::os::error::{Error, Result};
-use crate::os::sys::retry;
-use rustix::fs::{Timespec, Timestamps};
+use crate::os::sys::{retry, times_of};
+use rustix::fs::Timestamps;
 use rustix::io::Errno;
 use std::cell::RefCell;
 use std::io::{IoSlice, IoSliceMut};
@@ -44,12 +45,7 @@ impl Moved {
 impl Inode {
     /// The times of a file without a writer.
     fn times(&self) -> Result<Timestamps> {
-        let stat = self.stat()?;
-        let time = |tv_sec, ns| Timespec { tv_sec, tv_nsec: ns };
-        Ok(Timestamps {
-            last_access: time(stat.st_atime, stat.st_atime_nsec as _),
-            last_modification: time(stat.st_mtime, stat.st_mtime_nsec as _),
-        })
+        self.stat().map(|stat| times_of(&stat))
     }
 
     /// The one step that makes the new layout the file's. On failure the old handle stands.
@@ -76,8 +72,8 @@ pub(crate) struct Move<'a> {
     old: Arc<PlacedFile>,
     copy: PlacedFile,
     created: RefCell<Vec<Datafile>>,
-    /// Whether the file has writers.
-    is_beside: bool,
+    /// The structural lock of a file without writers; `None`: the file has writers.
+    alone: Option<&'a LockFile>,
     /// What is copied and read back in this pass: `plan.copy` in the first.
     pass: Vec<(u64, u64)>,
     /// What of `pass` is next, and how many bytes of it are done.
@@ -95,17 +91,23 @@ pub(crate) struct Move<'a> {
 }
 
 impl<'a> Move<'a> {
-    /// Of a file of `size_bytes` without a writer.
-    pub(crate) fn alone(inode: &'a Inode, handle: Handle, layout: Arc<Layout>, size_bytes: u64) -> Result<Self> {
+    /// Of a file of `size_bytes` without a writer, by the holder of its structural `lock`.
+    pub(crate) fn alone(
+        inode: &'a Inode,
+        lock: &'a LockFile,
+        handle: Handle,
+        layout: Arc<Layout>,
+        size_bytes: u64,
+    ) -> Result<Self> {
         let old = inode.file()?;
-        Self::start(inode, handle, layout, size_bytes, old, false)
+        Self::start(inode, handle, layout, size_bytes, old, Some(lock))
     }
 
     /// Of a file with writers, of which this process is one; by a holder of its place. Nothing of the old or the new layout may be in the
     /// inode.
     pub(crate) fn beside(inode: &'a Inode, handle: Handle, layout: Arc<Layout>) -> Result<Self> {
         let old = own_file(inode)?;
-        Self::start(inode, handle, layout, inode.put_size_bytes()?, old, true)
+        Self::start(inode, handle, layout, inode.put_size_bytes()?, old, None)
     }
 
     fn start(
@@ -114,7 +116,7 @@ impl<'a> Move<'a> {
         layout: Arc<Layout>,
         size_bytes: u64,
         old: Arc<PlacedFile>,
-        is_beside: bool,
+        alone: Option<&'a LockFile>,
     ) -> Result<Self> {
         inode.remove_strangers(&handle)?;
         let times = inode.times()?;
@@ -135,7 +137,7 @@ impl<'a> Move<'a> {
             old,
             copy,
             created: RefCell::default(),
-            is_beside,
+            alone,
             total_bytes: bytes_of(&plan.copy) * 2,
             pass: plan.copy.clone(),
             next: (0, 0),
@@ -204,7 +206,7 @@ impl<'a> Move<'a> {
     /// Copies the bytes of one of the `steps` within a region, or reads as many back once all is copied and synced. `false`:
     /// nothing is left to do.
     pub(crate) fn step(&mut self, steps: &Steps) -> Result<bool> {
-        if self.is_beside && self.pass.is_empty() {
+        if self.alone.is_none() && self.pass.is_empty() {
             return Ok(false);
         }
         let (number, done) = self.next;
@@ -212,8 +214,9 @@ impl<'a> Move<'a> {
             if self.reads_back {
                 return Ok(false);
             }
-            if !self.is_beside {
-                self.set_times()?;
+            if self.alone.is_some() {
+                self.times = self.inode.times()?;
+                self.give_rights_and_times()?;
             }
             self.sync()?;
             (self.reads_back, self.next) = (true, (0, 0));
@@ -224,13 +227,15 @@ impl<'a> Move<'a> {
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.resize(buffer.len().max(len as usize), 0);
         let chunk = &mut buffer[..len as usize];
+        if has_bytes_in_inode(&self.old, at, len) || has_bytes_in_inode(&self.copy, at, len) {
+            self.keeping_times(|| self.transfer(chunk, at))?;
+        } else {
+            self.transfer(chunk, at)?;
+        }
         if self.reads_back {
-            self.read(&self.copy, chunk, at)?;
             self.copied.update(chunk);
         } else {
-            self.read(&self.old, chunk, at)?;
             self.original.update(chunk);
-            self.write(chunk, at)?;
             self.unsynced_bytes += len;
             if self.unsynced_bytes >= steps.unsynced_bytes() {
                 self.sync_copy(true)?;
@@ -241,6 +246,37 @@ impl<'a> Move<'a> {
         self.next = if at + len == to { (number + 1, 0) } else { (number, done + len) };
         self.done_bytes += len;
         Ok(true)
+    }
+
+    /// Copies the bytes at `at` by way of `chunk`, or reads them back.
+    fn transfer(&self, chunk: &mut [u8], at: u64) -> Result<()> {
+        if self.reads_back {
+            return self.read(&self.copy, chunk, at);
+        }
+        self.read(&self.old, chunk, at)?;
+        self.write(chunk, at)
+    }
+
+    /// Runs `work` while no program sets the file's times or rights: what it reads of them counts to its end. Where the file has writers
+    /// the caller keeps programs from it.
+    fn without_changes<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let Some(lock) = self.alone else { return work() };
+        lock.lock(Purpose::Handle, true)?;
+        let done = work();
+        lock.unlock(Purpose::Handle)?;
+        done
+    }
+
+    /// Runs `work`, which reads or changes bytes of the inode, and gives it back its times.
+    fn keeping_times<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.without_changes(|| {
+            let times = self.inode.times()?;
+            let done = work();
+            rustix::fs::futimens(self.inode.descriptor(), &times).map_err(self.inode.failed("set the times of"))?;
+            // A process that sets them, and has looked for a lock file before there was one, sets them again.
+            self.inode.bump_epoch();
+            done
+        })
     }
 
     /// Makes sure that the copy reads as what was copied in this pass; the hash of that. `name` stands in errors.
@@ -256,25 +292,34 @@ impl<'a> Move<'a> {
     /// Makes the copy the file, whose layout is kept as `hash` then. `name` stands in errors.
     pub(crate) fn finish(mut self, hash: [u8; 32], name: &str) -> Result<Moved> {
         let checksum = self.check(name)?;
-        self.make_it_the_file(hash, self.size_bytes)?;
-        // The move is done. What cannot be cleared now (a server that is away) is left to the next writer; to free what
-        // other regions had in the inode and in datafiles is no change of the file.
-        self.clear();
-        let _ = self.set_times();
-        Ok(self.done(checksum))
+        let lock = self.alone;
+        // No program sets times or rights meanwhile that the copy would not get.
+        let locked = lock.map_or(Ok(()), |lock| lock.lock(Purpose::Handle, true));
+        let done = locked.and_then(|()| self.finish_alone(hash));
+        if let Some(lock) = lock {
+            lock.unlock(Purpose::Handle)?;
+        }
+        done.map(|()| self.done(checksum))
     }
 
-    /// Beside writers, none of which writes now: makes the copy the file.
-    pub(crate) fn switch(&mut self, hash: [u8; 32]) -> Result<()> {
-        self.give_rights_and_times(&self.times)?;
-        let before = self.inode.times()?;
-        // Nothing may be cut off after a crash: the writers of the file may have made it longer.
-        self.make_it_the_file(hash, MAX_OFFSET)?;
-        // Those that were changed meanwhile; what is changed from now on is changed in the new places.
-        let Ok(after) = self.inode.times() else { return Ok(()) };
-        let is_set = before.last_modification != after.last_modification;
-        let _ = self.give_rights_and_times(if is_set { &after } else { &self.times });
+    fn finish_alone(&mut self, hash: [u8; 32]) -> Result<()> {
+        let given = std::mem::replace(&mut self.times, self.inode.times()?);
+        self.give_rights_and_times()?;
+        let both = |of: &Timestamps| (of.last_access, of.last_modification);
+        if both(&given) != both(&self.times) {
+            self.sync_copy(false)?;
+        }
+        self.make_it_the_file(hash, self.size_bytes)?;
+        // The move is done. What cannot be cleared now (a server that is away) is left to the next writer.
+        self.clear();
         Ok(())
+    }
+
+    /// Beside writers, none of which writes now, and while no program sets times or rights: makes the copy the file.
+    pub(crate) fn switch(&mut self, hash: [u8; 32]) -> Result<()> {
+        self.give_rights_and_times()?;
+        // Nothing may be cut off after a crash: the writers of the file may have made it longer.
+        self.make_it_the_file(hash, MAX_OFFSET)
     }
 
     fn make_it_the_file(&mut self, hash: [u8; 32], truncating_to: u64) -> Result<()> {
@@ -307,37 +352,20 @@ impl<'a> Move<'a> {
         self.inode.remove_those_behind(&self.old, &self.copy);
     }
 
-    /// [`Move::clear`] beside writers, none of which writes now: freeing space in a datafile must not change the file's time.
-    pub(crate) fn clear_beside(&self) -> Result<()> {
-        let mut before = Vec::new();
-        self.copy.for_each_present(|_, fd| {
-            let stat = rustix::fs::fstat(fd)?;
-            let time = |tv_sec, ns| Timespec { tv_sec, tv_nsec: ns };
-            before.push(Timestamps {
-                last_access: time(stat.st_atime, stat.st_atime_nsec as _),
-                last_modification: time(stat.st_mtime, stat.st_mtime_nsec as _),
-            });
-            Ok(())
-        })?;
-        self.clear();
-        let mut before = before.iter();
-        self.copy.for_each_present(|_, fd| before.next().map_or(Ok(()), |times| rustix::fs::futimens(fd, times)))
-    }
-
     /// What was done.
     pub(crate) fn done(&self, checksum: [u8; 32]) -> Moved {
         Moved { copied_bytes: self.total_bytes / 2, kept_bytes: self.size_bytes - bytes_of(&self.plan.copy), checksum }
     }
 
-    /// Gives the datafiles that were made for the copy the file's rights, and `times`.
-    fn give_rights_and_times(&self, times: &Timestamps) -> Result<()> {
+    /// Gives the datafiles that were made for the copy the file's rights, and its times.
+    fn give_rights_and_times(&self) -> Result<()> {
         let rights = self.inode.rights()?;
         self.copy.for_each_present(|index, fd| {
             if !self.has_created(&self.copy.datafiles().table[usize::from(index)]) {
                 return Ok(());
             }
             rights.give(fd)?;
-            rustix::fs::futimens(fd, times)
+            rustix::fs::futimens(fd, &self.times)
         })
     }
 
@@ -358,8 +386,7 @@ impl<'a> Move<'a> {
     /// anything from before, and where something was copied before.
     fn write(&self, chunk: &[u8], at: u64) -> Result<()> {
         const BLOCK: usize = 64 << 10;
-        let layout = &self.copy.placement().layout;
-        let in_inode = layout.regions()[layout.region_at(at)].stripes()[0].server == ServerId::META;
+        let in_inode = has_bytes_in_inode(&self.copy, at, 1);
         let is_again = self.total_bytes > 2 * bytes_of(&self.pass);
         let zeros = |block: &[u8]| !in_inode && !is_again && block.iter().all(|&byte| byte == 0);
         let mut from = 0;
@@ -388,21 +415,15 @@ impl<'a> Move<'a> {
         Ok(())
     }
 
-    /// Gives the copy the file's times: the last writer to close the file takes the latest of its datafiles'.
-    fn set_times(&self) -> Result<()> {
-        self.copy.for_each_present(|_, fd| rustix::fs::futimens(fd, &self.times))?;
-        rustix::fs::futimens(self.inode.descriptor(), &self.times).map_err(self.inode.failed("set the times of"))
-    }
-
     /// Makes the bytes of the copy durable. Beside writers what stays has bytes of theirs, and is not waited for.
     fn sync_copy(&self, data_only: bool) -> Result<()> {
-        self.copy.sync_some(data_only, |datafile| !self.is_beside || self.has_created(datafile))
+        self.copy.sync_some(data_only, |datafile| self.alone.is_some() || self.has_created(datafile))
     }
 
     /// Makes the copy durable, names included.
     fn sync(&self) -> Result<()> {
         self.sync_copy(false)?;
-        if !self.is_beside {
+        if self.alone.is_some() {
             retry(|| rustix::fs::fsync(self.inode.descriptor())).map_err(self.inode.failed("sync"))?;
         }
         self.created
@@ -415,6 +436,13 @@ impl<'a> Move<'a> {
 /// Bytes of parts of a file.
 pub(crate) fn bytes_of(parts: &[(u64, u64)]) -> u64 {
     parts.iter().map(|(from, to)| to - from).sum()
+}
+
+/// Whether any of the `len` bytes at `at` is in the inode. O(regions they are in).
+fn has_bytes_in_inode(file: &PlacedFile, at: u64, len: u64) -> bool {
+    let layout = &file.placement().layout;
+    let mut regions = layout.regions()[layout.region_at(at)..].iter().take_while(|region| region.offset() < at + len);
+    regions.any(|region| region.stripes()[0].server == ServerId::META)
 }
 
 /// The file as it is now, apart from what others of this process know of it.
@@ -441,9 +469,14 @@ impl Drop for Move<'_> {
             return;
         }
         let Ok(stat) = self.inode.stat() else { return };
+        // They are the owner's of when they were made, or of when they were given the file's rights.
+        let mut owners = vec![self.old.placement().owner, stat.st_uid];
+        owners.dedup();
         for datafile in self.created.borrow().iter() {
             let (store, identity) = (&self.inode.store, self.inode.identity());
-            let _ = remove_datafile(store.plane(), self.inode.handle(), *datafile, stat.st_uid, identity);
+            for owner in &owners {
+                let _ = remove_datafile(store.plane(), self.inode.handle(), *datafile, *owner, identity);
+            }
         }
     }
 }

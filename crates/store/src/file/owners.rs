@@ -2,12 +2,15 @@
 
 use crate::backend::plane::OpenServer;
 use crate::file::inode::Inode;
+use crate::file::placed_file::PlacedFile;
 use crate::file::rights::{OWNER_BITS, Rights, SHARED_BITS, former_owner};
+use crate::file::writers::NoChange;
 use crate::format::handle::FORMER_OWNER;
 use crate::os::error::{Error, Result};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, XattrFlags};
 use rustix::io::Errno;
+use std::sync::Arc;
 
 impl Inode {
     /// The rights that the file's datafiles have by its inode now.
@@ -32,7 +35,8 @@ impl Inode {
         change: impl FnOnce() -> Result<(), Errno>,
         undo: impl FnOnce() -> Result<(), Errno>,
     ) -> Result<()> {
-        let _no_change = self.no_change();
+        let file = self.file()?;
+        let kept = self.no_change();
         let before = self.rights()?;
         let asked = mode.unwrap_or(0) & SHARED_BITS | OWNER_BITS;
         let datafiles = self.hold_datafiles(before.uid, mode.is_some() && asked == before.mode)?;
@@ -46,7 +50,7 @@ impl Inode {
             return Err(error);
         }
         let followed = self.rights().and_then(|after| datafiles.give(after));
-        let Err(error) = followed else { return Ok(()) };
+        let Err(error) = followed else { return self.follow_a_move(file, kept) };
         // They allow less than either mode before the inode has its old one again.
         let narrowed = datafiles.give(narrow);
         if undo().is_ok() && narrowed.is_ok() && self.rights().is_ok_and(|now| now == before) {
@@ -66,7 +70,8 @@ impl Inode {
         change: impl FnOnce() -> Result<(), Errno>,
         undo: impl FnOnce() -> Result<(), Errno>,
     ) -> Result<()> {
-        let _no_change = self.no_change();
+        let file = self.file()?;
+        let kept = self.no_change();
         let before = self.rights()?;
         let datafiles = self.hold_datafiles(before.uid, false)?;
         let gives_away = self.store.plane().is_shared() && crate::pool::shared::is_root();
@@ -100,7 +105,20 @@ impl Inode {
             }
         }
         self.bump_epoch();
-        followed.map(drop)
+        followed.and_then(|_| self.follow_a_move(file, kept))
+    }
+
+    /// After a change of rights that has succeeded, which began when this was the `file` and `kept` was had: where a move that began
+    /// meanwhile has read the rights before, its datafiles are given them, too.
+    fn follow_a_move(&self, mut file: Arc<PlacedFile>, mut kept: NoChange) -> Result<()> {
+        while self.may_have_changed(&file, &kept)? {
+            drop(kept);
+            file = self.file()?;
+            kept = self.no_change();
+            let rights = self.rights()?;
+            self.hold_datafiles(rights.uid, true)?.give(rights)?;
+        }
+        Ok(())
     }
 
     /// Notes on the inode whose the file was, before it is given away. Best effort: without it, a crash leaves the

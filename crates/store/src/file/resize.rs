@@ -8,7 +8,7 @@ use crate::format::extent::{datafile_bytes, gaps};
 use crate::format::handle::Handle;
 use crate::format::placement::{Datafile, Datafiles};
 use crate::os::error::{Error, Result};
-use crate::os::sys::retry;
+use crate::os::sys::{retry, times_of};
 use rustix::fd::BorrowedFd;
 use rustix::fs::{FallocateFlags, SeekFrom, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
@@ -44,6 +44,14 @@ fn check_cuttable(file: &PlacedFile, longer: &[(u16, u64)]) -> Result<()> {
             done => done.map_err(file.server_of(*index)?.error("cut a datafile"))?,
         }
     }
+    Ok(())
+}
+
+/// Runs `work`, which changes what is behind `fd`, and gives that back its times, as far as this user may name a time.
+fn keeping_times(fd: BorrowedFd<'_>, work: impl FnOnce() -> rustix::io::Result<()>) -> rustix::io::Result<()> {
+    let before = times_of(&rustix::fs::fstat(fd)?);
+    work()?;
+    let _ = rustix::fs::futimens(fd, &before);
     Ok(())
 }
 
@@ -164,10 +172,7 @@ impl Inode {
         let mut handle = self.read_handle()?;
         if let Some(size_bytes) = handle.truncating_to {
             let file = self.file()?;
-            if self.stat()?.st_size as u64 > size_bytes || !longer(&file, size_bytes)?.is_empty() {
-                self.lower_lengths(&file, size_bytes)?;
-                self.cut(&file, size_bytes)?;
-            }
+            self.finish_cut(&file, size_bytes)?;
             self.free_gaps(&file)?;
             handle.truncating_to = None;
             self.write_handle(&handle)?;
@@ -175,7 +180,35 @@ impl Inode {
         self.remove_strangers(&handle)
     }
 
-    /// Frees what regions that have moved left behind: in datafiles that are still used, and in the inode.
+    /// Cuts off what a truncation to `size_bytes` has left, and what regions that have moved left at the ends of datafiles. The latter is
+    /// no change of the file.
+    fn finish_cut(&self, file: &PlacedFile, size_bytes: u64) -> Result<()> {
+        let inode_bytes = self.stat()?.st_size as u64;
+        let longer = longer(file, size_bytes)?;
+        if inode_bytes <= size_bytes && longer.is_empty() {
+            return Ok(());
+        }
+        self.lower_lengths(file, size_bytes)?;
+        // A move beside writers names the greatest offset, which is not the size of the file.
+        if inode_bytes != size_bytes && size_bytes < MAX_OFFSET {
+            return self.cut(file, size_bytes);
+        }
+        let mut before = Vec::new();
+        for (index, _) in longer {
+            let Some(fd) = file.readable_datafile(index)? else { continue };
+            let stat = rustix::fs::fstat(fd).map_err(file.server_of(index)?.error("cut a datafile"))?;
+            before.push((fd, times_of(&stat)));
+        }
+        self.trim(file, size_bytes)?;
+        for (fd, times) in before {
+            // As far as this user may name a time.
+            let _ = rustix::fs::futimens(fd, &times);
+        }
+        Ok(())
+    }
+
+    /// Frees what regions that have moved left behind: in datafiles that are still used, and in the inode. That is no change of the
+    /// file: what is freed keeps its times, which no program may set meanwhile.
     fn free_gaps(&self, file: &PlacedFile) -> Result<()> {
         let layout = &file.placement().layout;
         let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -184,19 +217,29 @@ impl Inode {
             Err(Errno::OPNOTSUPP) => Ok(()),
             other => other,
         };
-        file.for_each_present(|index, fd| gaps(file.datafiles(), index).try_for_each(|(from, to)| free(fd, from, to)))?;
+        file.for_each_present(|index, fd| {
+            let mut gaps = gaps(file.datafiles(), index).peekable();
+            if gaps.peek().is_none() {
+                return Ok(());
+            }
+            keeping_times(fd, || gaps.try_for_each(|(from, to)| free(fd, from, to)))
+        })?;
         let stat = self.stat()?;
-        // An attribute of its own takes blocks, too; to free nothing would change the file's time.
+        // An attribute of its own takes blocks, too.
         let has_bytes = || rustix::fs::seek(self.descriptor(), SeekFrom::Data(0)).is_ok();
-        if stat.st_blocks > 0 && has_bytes() {
+        if stat.st_blocks == 0 || !has_bytes() {
+            return Ok(());
+        }
+        let freed = keeping_times(self.descriptor(), || {
             for (index, region) in layout.regions().iter().enumerate() {
                 let to = layout.region_end(index).min(stat.st_size as u64);
                 if region.stripes()[0].server != ServerId::META && region.offset() < to {
-                    free(self.descriptor(), region.offset(), to).map_err(self.failed("free space of"))?;
+                    free(self.descriptor(), region.offset(), to)?;
                 }
             }
-        }
-        Ok(())
+            Ok(())
+        });
+        freed.map_err(self.failed("free space of"))
     }
 
     /// Removes this file's datafiles of generations and servers that `handle` does not name: leftovers of a move that

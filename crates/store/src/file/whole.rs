@@ -7,7 +7,7 @@ use crate::file::placed_file::PlacedFile;
 use crate::os::error::{Error, Result};
 use crate::os::sys::retry;
 use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
-use rustix::fs::{FallocateFlags, SeekFrom, Timespec, Timestamps, UTIME_OMIT};
+use rustix::fs::{FallocateFlags, SeekFrom, Stat, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::{Errno, ReadWriteFlags};
 use std::io::IoSlice;
 use stripewise_control::Request;
@@ -40,6 +40,7 @@ impl Inode {
     /// [`Inode::whole_datafile`] for one who does not write there.
     fn long_datafile(&self, make: bool) -> Result<Option<OwnedFd>> {
         self.put_gathered()?;
+        let inode_before = self.stat()?;
         let before = self.attributes()?;
         loop {
             let file = self.file()?;
@@ -68,8 +69,14 @@ impl Inode {
             };
             // A new or short datafile was not written to: its time must not make the file look changed.
             if extended || found.st_size == 0 {
+                // No program sets it meanwhile; one that has done so since counts for more.
+                let _change = self.change_handle()?;
+                let now = self.stat()?;
+                let changed = |stat: &Stat| Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec as _ };
+                let is_set = changed(&now) != changed(&inode_before);
+                let mtime = if is_set { changed(&now) } else { before.mtime };
                 let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
-                let times = Timestamps { last_access: omit, last_modification: before.mtime };
+                let times = Timestamps { last_access: omit, last_modification: mtime };
                 rustix::fs::futimens(&fd, &times).map_err(error)?;
             }
             return Ok(Some(fd));

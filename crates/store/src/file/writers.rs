@@ -86,6 +86,15 @@ fn newer(a: Timespec, b: Timespec) -> Timespec {
     if (a.tv_sec, a.tv_nsec) >= (b.tv_sec, b.tv_nsec) { a } else { b }
 }
 
+/// Keeps a file from switching to other places, as well as that can be had ([`Inode::no_change`]).
+pub(crate) struct NoChange {
+    /// `None`: there was no lock file, or it could not be locked.
+    lock: Option<LockFile>,
+    was_there: bool,
+    /// Value of the file's epoch counter before the look for the lock file.
+    epoch: u32,
+}
+
 /// The structural lock of a file: it has no writer, and none can come.
 pub(crate) struct StructuralLock<'a> {
     pub(crate) lock: LockFile,
@@ -159,7 +168,7 @@ impl Inode {
                     continue;
                 }
                 // The file exists and no process holds it: a writer crashed, or a server is missing and may still be.
-                let _ = self.put_in_order(created)?;
+                let _ = self.put_in_order(&lock, created)?;
             }
             if wait {
                 lock.lock_as_writer()?;
@@ -255,7 +264,7 @@ impl Inode {
                 return Ok(None);
             }
             if lock.is_current(locks) {
-                let settled = self.put_in_order(created)?;
+                let settled = self.put_in_order(&lock, created)?;
                 return Ok(Some(StructuralLock { lock, settled, _heads: heads }));
             }
         }
@@ -278,7 +287,7 @@ impl Inode {
         }
         let (lock, _) = self.open_lock()?;
         let free = lock.try_exclusive(Purpose::Writers)?;
-        if free && lock.is_current(self.store.locks()) && self.recover()?.is_ok() {
+        if free && lock.is_current(self.store.locks()) && self.put_in_order(&lock, false)?.is_ok() {
             lock.remove(self.store.locks())?;
         }
         Ok(!free)
@@ -303,10 +312,14 @@ impl Inode {
     }
 
     /// As [`Inode::recover`]. A file whose lock file was `created` just now may be the worse for a power cut.
-    fn put_in_order(&self, created: bool) -> Result<Result<()>> {
+    fn put_in_order(&self, lock: &LockFile, created: bool) -> Result<Result<()>> {
         // Others may have written it meanwhile.
         self.unrecorded.store(false, Ordering::Release);
-        if created && self.read_handle()?.truncating_to.is_none() { self.settle() } else { self.recover() }
+        // A program may set the times or the mode, which needs no registration: what is read here is written back.
+        lock.lock(Purpose::Handle, true)?;
+        let done = if created && self.read_handle()?.truncating_to.is_none() { self.settle() } else { self.recover() };
+        lock.unlock(Purpose::Handle)?;
+        done
     }
 
     /// Puts the file in order after a crash. Under the exclusive lock of the writers. As [`Inode::settle`].
@@ -341,8 +354,9 @@ impl Inode {
         // Without datafiles the inode's own size and time are right, and a writer of the head may be changing them.
         let has_datafiles = file.has_datafile();
         let mut lengths: SmallVec<[(u16, u64); 8]> = SmallVec::new();
-        let (attributes, _, all) = self.look_at_datafiles(&file, |index, bytes| lengths.push((index, bytes)))?;
+        // Before the look: what a program sets meanwhile is not taken for what was not settled.
         let stat = self.stat()?;
+        let (attributes, _, all) = self.look_at_datafiles(&file, |index, bytes| lengths.push((index, bytes)))?;
         let longer = has_datafiles && attributes.size_bytes > stat.st_size as u64;
         if longer {
             rustix::fs::ftruncate(self.descriptor(), attributes.size_bytes).map_err(self.failed("set the size of"))?;
@@ -496,11 +510,27 @@ impl Inode {
         Ok(Some(lock))
     }
 
-    /// Keeps a file that has a writer from switching to other places, as well as it can be had, until what is returned is dropped. One
-    /// system call where there is no writer.
-    pub(crate) fn no_change(&self) -> Option<LockFile> {
-        let has_writer = self.has_handle() && LockFile::exists(self.store.locks(), self.handle()).unwrap_or(false);
-        if has_writer { self.after_a_change().ok().flatten() } else { None }
+    /// Keeps a file that has a writer, or is being moved, from switching to other places, as well as that can be had, until what is
+    /// returned is dropped. One system call where there is no writer.
+    pub(crate) fn no_change(&self) -> NoChange {
+        let epoch = self.epoch();
+        let was_there = self.has_lock_file();
+        NoChange { lock: if was_there { self.after_a_change().ok().flatten() } else { None }, was_there, epoch }
+    }
+
+    fn has_lock_file(&self) -> bool {
+        self.has_handle() && LockFile::exists(self.store.locks(), self.handle()).unwrap_or(false)
+    }
+
+    /// Whether `file`, which was looked at before `kept` was asked for, may have switched to other places, or may be about to without
+    /// regard to what was done since. One system call where there is no writer, else two.
+    pub(crate) fn may_have_changed(&self, file: &PlacedFile, kept: &NoChange) -> Result<bool> {
+        let is_kept = match &kept.lock {
+            Some(lock) => lock.is_current(self.store.locks()),
+            // One that could not be had before is not had by another try.
+            None => kept.was_there || (!self.has_lock_file() && self.epoch() == kept.epoch),
+        };
+        Ok(!is_kept || self.has_moved_from(file)?)
     }
 
     /// Attributes of a closed file with the blocks that the datafiles have now. Whatever fails costs no more than that.
@@ -539,17 +569,19 @@ impl Inode {
     /// Sets access and modification time (also of the datafiles, so that the last close keeps them).
     pub fn set_times(&self, times: &Timestamps) -> Result<()> {
         self.put_gathered()?;
-        // The kernel tells of a close after the program has gone on: a last writer that leaves just now must not put
-        // back the time that it has read before.
-        let _alone = guard(&self.writers);
         if times.last_access.tv_nsec != UTIME_OMIT {
             self.forget_reads();
         }
         loop {
-            let file = self.file()?;
+            let known = self.file()?;
+            // Neither a last writer that leaves just now (the kernel tells of a close after the program has gone on) nor a move that
+            // switches may put back the time that it has read before.
+            let kept = self.no_change();
+            let file = if kept.lock.is_some() { self.file()? } else { known };
+            // None of this process comes or goes where others cannot be kept out.
+            let _alone = kept.lock.is_none().then(|| guard(&self.writers));
             let done = self.put_times_on(&file, times);
-            // A move that switches meanwhile finds the time in the inode, or this finds that it has.
-            if !self.has_moved_from(&file)? {
+            if !self.may_have_changed(&file, &kept)? {
                 return done;
             }
         }

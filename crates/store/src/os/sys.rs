@@ -2,7 +2,7 @@
 
 use crate::os::error::{Error, Result};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::path::Arg as _;
@@ -29,6 +29,15 @@ pub(crate) fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rusti
             Err(Errno::INTR) => {}
             other => return other,
         }
+    }
+}
+
+/// When a file was read and changed last.
+pub(crate) fn times_of(stat: &Stat) -> Timestamps {
+    let time = |tv_sec, ns| Timespec { tv_sec, tv_nsec: ns };
+    Timestamps {
+        last_access: time(stat.st_atime, stat.st_atime_nsec as _),
+        last_modification: time(stat.st_mtime, stat.st_mtime_nsec as _),
     }
 }
 

@@ -270,6 +270,16 @@ impl HeatTable {
         }
     }
 
+    /// Bytes of a block.
+    pub(crate) fn block_bytes(&self) -> u64 {
+        self.header[BLOCK].load(Ordering::Relaxed)
+    }
+
+    /// Seconds after which all counters are halved, and when that is due next, in seconds since the epoch.
+    pub(crate) fn halving(&self) -> (u64, u64) {
+        (self.header[PERIOD].load(Ordering::Relaxed), self.header[NEXT_HALVING].load(Ordering::Acquire))
+    }
+
     /// All parts of files that have heat.
     pub(crate) fn parts(&self) -> Vec<HeatPart> {
         let mut parts = Vec::new();

@@ -16,6 +16,8 @@ use std::sync::Arc;
 /// The heat of one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileHeat {
+    /// Its logical handle, or the number of its inode if it has none.
+    pub id: u64,
     /// Its path relative to the tree.
     pub path: PathBuf,
     /// Its size in bytes.
@@ -37,13 +39,34 @@ pub struct PoolHeat {
     pub files: Vec<FileHeat>,
 }
 
+/// The heat of a pool's blocks as the file of heat has it: also of files that are gone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlockHeat {
+    /// Seconds after which costs are halved.
+    pub period_s: u64,
+    /// When they are halved next, in seconds since the epoch.
+    pub next_halving_s: u64,
+    /// [`FileHeat::id`], number of the block, and what accesses to it have cost in microseconds.
+    pub blocks: Vec<(u64, u64, u64)>,
+}
+
 impl Store {
-    /// The heat of the files whose path relative to the tree `wanted` accepts. Heat behind the end of a file, or of a file that is
-    /// gone, is not believed. O(files of the tree).
+    /// The heat of all blocks; looks at no file but that of heat. O(its blocks).
     ///
     /// # Errors
-    /// The pool file asks for no heat; its file or the tree cannot be read.
-    pub fn heat(self: &Arc<Self>, wanted: &(dyn Fn(&Path) -> bool + Sync)) -> Result<PoolHeat> {
+    /// The pool file asks for no heat; its file cannot be read.
+    pub fn block_heat(&self) -> Result<BlockHeat> {
+        let table = self.heat_table()?;
+        let (period_s, next_halving_s) = table.halving();
+        let mut blocks = Vec::new();
+        for part in table.parts() {
+            let costs = (part.first_block..).zip(part.costs_us).filter(|(_, cost)| *cost > 0);
+            blocks.extend(costs.map(|(block, cost)| (part.file, block, u64::from(cost))));
+        }
+        Ok(BlockHeat { period_s, next_halving_s, blocks })
+    }
+
+    fn heat_table(&self) -> Result<HeatTable> {
         let pool = self.pool();
         let config = pool.heat.ok_or_else(|| {
             Error::Invalid(format!(
@@ -54,6 +77,17 @@ impl Store {
         })?;
         let table = HeatTable::open(&pool.namespace, &namespace_uuid(pool)?, config)?;
         table.halve_if_due();
+        Ok(table)
+    }
+
+    /// The heat of the files whose path relative to the tree `wanted` accepts. Heat behind the end of a file, or of a file that is
+    /// gone, is not believed. O(files of the tree).
+    ///
+    /// # Errors
+    /// The pool file asks for no heat; its file or the tree cannot be read.
+    pub fn heat(self: &Arc<Self>, wanted: &(dyn Fn(&Path) -> bool + Sync)) -> Result<PoolHeat> {
+        let table = self.heat_table()?;
+        let (block_bytes, (period_s, _)) = (table.block_bytes(), table.halving());
         let mut known: HashMap<u64, Vec<(u64, u64)>> = HashMap::new();
         for part in table.parts() {
             let costs = (part.first_block..).zip(part.costs_us).filter(|(_, cost)| *cost > 0);
@@ -75,10 +109,10 @@ impl Store {
             {
                 let attributes = self.attributes(fd.as_fd(), &stat, None)?;
                 let size_bytes = attributes.map_or(stat.st_size as u64, |attributes| attributes.size_bytes);
-                let inside = |(block, _): &&(u64, u64)| block.saturating_mul(config.block_bytes) < size_bytes;
+                let inside = |(block, _): &&(u64, u64)| block.saturating_mul(block_bytes) < size_bytes;
                 let blocks: Vec<(u64, u64)> = blocks.iter().filter(inside).copied().collect();
                 if !blocks.is_empty() {
-                    guard(&files).push(FileHeat { path, size_bytes, blocks });
+                    guard(&files).push(FileHeat { id, path, size_bytes, blocks });
                 }
             }
             Ok(true)
@@ -86,6 +120,6 @@ impl Store {
         walk(&tree, 2, &visit, &|_, _| ())?;
         let mut files = files.into_inner().unwrap_or_default();
         files.sort_by(|a, b| a.path.cmp(&b.path));
-        Ok(PoolHeat { block_bytes: config.block_bytes, period_s: config.period_s, missed: table.missed(), files })
+        Ok(PoolHeat { block_bytes, period_s, missed: table.missed(), files })
     }
 }
