@@ -364,7 +364,7 @@ class Adapted:
 
     def decide(self) -> None:
         """One decision of the product; what it has moved begins to move here."""
-        limits = adapt.Limits(horizon_s=HORIZON_PERIODS * PERIOD_S)
+        limits = adapt.Limits(horizon_s=min(HORIZON_PERIODS * PERIOD_S, self.promoter.lasts_s(PERIOD_S)))
         decision = adapt.reconsider(self.pool, limits, heat=self.heat(), pace=Pace(urgent=True))
         self.decisions.append(decision)
         if decision["verdict"] == "failed" or decision.get("skipped"):

@@ -66,7 +66,7 @@ class _Stream:
         found = []
         while sum(begin > offset for begin, _ in self.fetched) < DEPTH:
             begin = self.fetched[-1][1] if self.fetched else self.end
-            self.step = min(2 * max(self.step, self.size), WINDOW_BYTES)
+            self.step = min(2 * max(self.step, MOST_AHEAD * self.size), WINDOW_BYTES)
             end = min(begin + self.step, size_of_file)
             if begin >= end:
                 break

@@ -108,7 +108,8 @@ def _adapt(pool: Pool, is_mounted: Callable[..., bool]) -> None:
             pool = Pool.load(pool.file)
             promoter = promoter or Promoter(pool, promotion.LOOK_S, adapting.move_s_per_byte(pool))
             promoter.pool, promoted = pool, {**promoted, **promoter.promoted()}
-            adapting.reconsider(pool, adapting.Limits(), progress=is_mounted, promoted=promoted)
+            limits = adapting.Limits(horizon_s=min(adapting.DAY_S, promoter.lasts_s(PERIOD_S)))
+            adapting.reconsider(pool, limits, progress=is_mounted, promoted=promoted)
             promoted = {}
             for _ in promoter.run(PERIOD_S, adapting.Limits(), int, is_mounted, is_mounted):
                 pass

@@ -10,6 +10,7 @@ that would have had most of what came of late on the faster tiers.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -39,6 +40,8 @@ DECAYS = (0.95, 0.7, 0.3)
 """What forecasts keep of their heat from one look to the next; of those that do equally well the first counts."""
 REMEMBERED = 0.8
 """What they keep of how well they did."""
+LEARNS = 0.25
+"""How much the last period counts for how long what is hot stays hot."""
 PAYS_WITHIN_S = 10.0
 """A part that comes has to gain what moves take within this time: what is hot of late may soon cool."""
 PARTS = (1, 2, 4, 8)
@@ -101,6 +104,11 @@ class Promoter:
     pace: Pace = field(default_factory=Pace)
     forecasts: list[_Forecast] = field(default_factory=lambda: [_Forecast(decay) for decay in DECAYS])
     _before: Load | None = None
+    _period: Load = field(default_factory=dict)
+    """What came since the last decision, and between the two before."""
+    _last_period: Load = field(default_factory=dict)
+    _changed: float | None = None
+    _room_blocks: int = 1
     _promoted: dict[str, Any] = field(default_factory=dict)
 
     def look(
@@ -172,6 +180,24 @@ class Promoter:
         found, self._promoted = self._promoted, {}
         return found
 
+    def lasts_s(self, passed_s: float) -> float:
+        """For how long what is hot stays hot, as far as periods tell. For each decision, `passed_s` after the last.
+
+        Of what the hottest blocks of a period had, those of the period before had a share: the rest has changed.
+        O(blocks log of them).
+        """
+        period, last = self._period, self._last_period
+        self._period, self._last_period = {}, period
+        if period and last:
+            changed = max(0.0, 1 - self._hottest_us(last, period) / self._hottest_us(period, period))
+            known = changed if self._changed is None else self._changed
+            self._changed = known + (changed - known) * LEARNS
+        return passed_s / self._changed if self._changed else math.inf
+
+    def _hottest_us(self, by: Load, of: Load) -> float:
+        """What the blocks that are hottest by one load have of another."""
+        return sum(of.get(block, 0.0) for block in sorted(by, key=lambda block: -by[block])[: self._room_blocks])
+
     @property
     def copied_bytes(self) -> int:
         """By all promotions since `promoted` was asked last."""
@@ -181,10 +207,12 @@ class Promoter:
         """The forecast that did best; `None`: nothing came."""
         if not came or passed_s <= 0:
             return None
-        room_blocks = max(1, self._room_bytes() // block_bytes)
+        self._room_blocks = max(1, self._room_bytes() // block_bytes)
+        for of, cost in came.items():
+            self._period[of] = self._period.get(of, 0.0) + cost
         rate = {of: cost * self.look_s / passed_s for of, cost in came.items()}
         for forecast in self.forecasts:
-            forecast.learn(rate, room_blocks)
+            forecast.learn(rate, self._room_blocks)
         return max(self.forecasts, key=lambda of: of.score_us)
 
     def _read_again(self, heat: PoolHeat, forecast: _Forecast) -> PoolHeat:

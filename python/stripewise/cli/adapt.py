@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -96,11 +97,12 @@ def adapt(
             url, _ = serve(pool, metrics)
             console.say(f"metrics for Prometheus at {url}")
         promoter: promotion.Promoter | None = None
+        lasts_s = limits.horizon_s
         while True:
             with console.moving() as progress:
                 decision = adapting.reconsider(
                     pool,
-                    limits,
+                    replace(limits, horizon_s=min(limits.horizon_s, lasts_s)),
                     planner=planner,
                     dry_run=dry_run,
                     pace=pace,
@@ -124,6 +126,7 @@ def adapt(
                 else:
                     _print_promoted(done)
                 console.out.file.flush()
+            lasts_s = promoter.lasts_s(period_s)
 
 
 def _print_promoted(done: Decision) -> None:

@@ -103,7 +103,7 @@ impl<B: IoPath + Clone + 'static> ReadAhead<B> {
         let last = stream.front.last()?;
         let next_pause = if pause > 0 {
             pause - 1
-        } else if self.fetch_behind(&mut stream.fetches, sender, last, ReadFront::PIECES * len).is_some() {
+        } else if self.fetch_behind(&mut stream.fetches, sender, last, true).is_some() {
             0
         } else {
             PAUSE
@@ -123,20 +123,23 @@ impl<B: IoPath + Clone + 'static> ReadAhead<B> {
     ) -> Option<()> {
         match pattern {
             ReadPattern::Unknown => Some(()),
-            ReadPattern::Sequential => self.fetch_behind(fetches, sender, request, 0),
+            ReadPattern::Sequential => self.fetch_behind(fetches, sender, request, false),
             ReadPattern::Strided(distance) => self.fetch_strides(fetches, sender, request, distance),
         }
     }
 
-    /// Of a sequential stream: fetches windows behind the request until there are `depth` ahead of it, and lets go of those that end
-    /// `kept_bytes` before it. `None`: it cannot now.
+    /// Of a sequential stream: fetches windows behind the request until there are `depth` ahead of it, and lets go of those before it.
+    /// What is read `together` comes only nearly in order: what is near before it is kept, and the first window reaches farther than a
+    /// reader may be ahead. `None`: it cannot now.
     fn fetch_behind(
         &self,
         fetches: &mut FetchesAhead,
         sender: Sender,
         (offset, len): (u64, u64),
-        kept_bytes: u64,
+        together: bool,
     ) -> Option<()> {
+        let (kept_bytes, first_bytes) =
+            if together { (ReadFront::PIECES * len, ReadFront::MOST_AHEAD * len) } else { (0, len) };
         while fetches.list.front().is_some_and(|fetch| fetch.end() + kept_bytes <= offset) {
             fetches.list.pop_front();
         }
@@ -147,7 +150,7 @@ impl<B: IoPath + Clone + 'static> ReadAhead<B> {
         let ahead = |fetches: &FetchesAhead| fetches.list.iter().filter(|fetch| fetch.offset > offset).count();
         while ahead(fetches) < self.hint.depth as usize && !fetches.list.back().is_some_and(|last| last.is_short()) {
             let from = fetches.list.back().map_or(next, |last| last.end());
-            fetches.step_bytes = (2 * fetches.step_bytes.max(len)).min(self.hint.window_bytes);
+            fetches.step_bytes = (2 * fetches.step_bytes.max(first_bytes)).min(self.hint.window_bytes);
             let step_bytes = fetches.step_bytes.min(MAX_OFFSET.saturating_sub(from));
             if step_bytes == 0 {
                 break;
