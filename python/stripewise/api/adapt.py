@@ -143,8 +143,10 @@ def reconsider(
         heat = _native.pool_heat(str(pool.file), ".")
     decision: Decision = {"time_s": time.time(), "dry_run": dry_run, "heat_s": _sum_us(heat) / 1e6 if heat else 0.0}
     if promoted:
+        # What the servers did for that is not what they served.
         decision["promoted"] = dict(promoted)
-    decision |= measured.since_then(decisions(pool), measured.done_by_servers(pool))
+    else:
+        decision |= measured.since_then(decisions(pool), measured.done_by_servers(pool))
     decision |= _relieve(pool, limits, heat, dry_run=dry_run, pace=pace, progress=progress)
     decision |= _move_small_files(pool, limits, decision, pace=pace, progress=progress)
     if heat is None:

@@ -109,6 +109,7 @@ class Promoter:
     _last_period: Load = field(default_factory=dict)
     _changed: float | None = None
     _room_blocks: int = 1
+    _looked_s: float | None = None
     _promoted: dict[str, Any] = field(default_factory=dict)
 
     def look(
@@ -157,7 +158,7 @@ class Promoter:
         fails, as of a pool whose server is away, promotes nothing: the next decision says why.
         """
         until_s = time.monotonic() + seconds
-        looked_s, wait_s = time.monotonic(), self.look_s
+        wait_s = self.look_s
         while time.monotonic() < until_s and goes_on():
             time.sleep(max(0.0, min(wait_s, until_s - time.monotonic())))
             began_s = time.monotonic()
@@ -166,10 +167,11 @@ class Promoter:
             left = None if limits.day_bytes is None else max(0, limits.day_bytes - copied_bytes() - self.copied_bytes)
             try:
                 heat = _native.pool_heat(str(self.pool.file), ".")
-                done = self.look(heat, began_s - looked_s, most_bytes=left, progress=progress)
+                passed_s = began_s - (self._looked_s or began_s)
+                self._looked_s = began_s
+                done = self.look(heat, passed_s, most_bytes=left, progress=progress)
             except StripewiseError:
                 done = None
-            looked_s = began_s
             if done is not None:
                 yield done
             else:
