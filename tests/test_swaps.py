@@ -41,12 +41,12 @@ def full(tmp_path_factory):
     return Pool.load(base / "pool.toml")
 
 
-def swapped(pool, costs, *, periods=1000.0):
+def swapped(pool, costs, *, periods=1000.0, size=64 * MIB):
     blocks = sorted(costs.items())
-    file = {"path": "f", "size_bytes": 64 * MIB, "cost_us": sum(costs.values()), "blocks": blocks}
+    file = {"path": "f", "size_bytes": size, "cost_us": sum(costs.values()), "blocks": blocks}
     heat = {"block_bytes": MIB, "period_s": 600, "missed": 0, "files": [file]}
     found = swaps.find(pool, heat, swaps.Pays(periods, 1e-8), FIRST)
-    return {offset // MIB: stripes for offset, stripes in found["f"]} if found else {}
+    return {offset / MIB: stripes for offset, stripes in found["f"]} if found else {}
 
 
 def test_the_hottest_part_comes_for_the_coldest_and_all_else_stays(full):
@@ -66,6 +66,19 @@ def test_what_nothing_is_asked_of_leaves_first_and_goes_on_in_one_region(full):
         20: SSD,
         22: HDD,
     }
+
+
+def test_the_end_of_a_file_has_its_heat_in_the_bytes_that_are_there_and_takes_no_more_room(full):
+    expected = {0: HDD, 8: SSD, 11.75: HDD, 63: SSD, 63.25: HDD}
+    assert swapped(full, {**WARM, 63: 60_000}, size=63 * MIB + MIB // 4) == expected
+
+
+def test_one_that_does_not_pay_keeps_no_colder_one_from_it_that_has_more_heat_in_all(full):
+    size = 63 * MIB + MIB // 16
+    warm = {8: 3_000, 9: 3_000, 10: 3_000, 11: 3_000}
+    # The last 64 KiB are the hottest for a byte, but one request may be chance.
+    assert 20 in swapped(full, {**warm, 63: 7_000, 20: 80_000}, size=size)
+    assert 63 not in swapped(full, {**warm, 63: 7_000, 20: 80_000}, size=size)
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,9 @@ const STRIPES: usize = 6;
 /// Times that the reader goes through the file.
 const ROUNDS: usize = 2;
 
-/// One thread opens the file to read, and reads stripe after stripe, twice; another, mostly of another process, opens it to write,
-/// changes some stripes and closes it, or sets its size, which leaves its bytes; a third may move it. What was written before a read
-/// began is read.
+/// One thread opens the file to read, and reads stripe after stripe, twice, or opens it twice and reads half stripes by both in turn;
+/// another, mostly of another process, opens it to write, changes some stripes and closes it, or sets its size, which leaves its
+/// bytes; a third may move it. What was written before a read began is read.
 ///
 /// # Panics
 /// An older byte is read.
@@ -34,16 +34,19 @@ pub fn a_file_is_read_ahead_while_it_is_written(pool: &TestPool) {
     let written: Arc<Vec<AtomicU8>> = Arc::new((0..STRIPES).map(|_| AtomicU8::new(1)).collect());
     let seen = written.clone();
     let moves = thread_rng().gen_bool(0.3);
+    let opens = thread_rng().gen_range(1..=2);
     switching(|| {
         let threads = [
             thread::spawn(move || {
-                let open = OpenInode::new(reader, false, false);
-                assert!(open.has_to_pass_here(), "the file has lost its optimisation");
-                for stripe in (0..ROUNDS).flat_map(|_| 0..STRIPES) {
-                    let least = seen[stripe].load(Ordering::SeqCst);
-                    let mut bytes = [0; WIDTH as usize];
+                let opens: Vec<_> = (0..opens).map(|_| OpenInode::new(reader.clone(), false, false)).collect();
+                assert!(opens[0].has_to_pass_here(), "the file has lost its optimisation");
+                let len = WIDTH as usize / opens.len();
+                for piece in (0..ROUNDS).flat_map(|_| 0..STRIPES * opens.len()) {
+                    let least = seen[piece / opens.len()].load(Ordering::SeqCst);
+                    let mut bytes = vec![0; len];
                     let sender = Sender::this_process(Way::Library);
-                    let count = open.read_at(sender, &mut [IoSliceMut::new(&mut bytes)], stripe as u64 * WIDTH);
+                    let open = &opens[piece % opens.len()];
+                    let count = open.read_at(sender, &mut [IoSliceMut::new(&mut bytes)], (piece * len) as u64);
                     assert_eq!(count.expect("read"), bytes.len());
                     assert!(bytes.iter().all(|byte| *byte >= least), "{bytes:?} after {least} was written");
                 }

@@ -119,6 +119,46 @@ fn a_strided_reader_is_served_from_what_was_fetched_forwards_and_backwards() {
     assert!(parts() <= 170, "{} parts of 128 requests", parts());
 }
 
+/// Reads 2 KiB at each of `offsets` by 16 opens in turn, as programs of one job do; how many parts of requests reached the servers.
+fn parts_together(offsets: impl Iterator<Item = u64>, settings: &[&str]) -> u64 {
+    let (_pool, files, counted, bytes) = watched(settings);
+    let opens: Vec<File> = (0..16).map(|_| open(&files, "f", OFlags::RDONLY)).collect();
+    for (file, offset) in opens.iter().cycle().zip(offsets) {
+        assert_eq!(read(file, offset, 2048), bytes[offset as usize..][..2048], "at {offset}");
+    }
+    counted.parts.load(Ordering::Relaxed)
+}
+
+#[test]
+fn what_several_opens_read_together_is_fetched_once() {
+    let in_order = || (0..512_u64).map(|number| number * 2048);
+    assert_eq!(parts_together(in_order(), &[]), 512);
+    let fetched = parts_together(in_order(), &["readahead=64K"]);
+    assert!(fetched <= 100, "{fetched} parts reached the servers");
+    // Each eight in the opposite order, as those come that are not equally fast.
+    let nearly = parts_together((0..512_u64).map(|number| (number ^ 7) * 2048), &["readahead=64K"]);
+    assert!(nearly <= 120, "{nearly} parts reached the servers");
+    // Two streams, and one of four requests for any place.
+    let mixed = parts_together(
+        (0..512_u64).map(|number| match number % 4 {
+            0 | 2 => number / 2 * 2048,
+            1 => (256 + number / 4) * 2048,
+            _ => (384 + number * number * 31 % 127) * 2048,
+        }),
+        &["readahead=64K"],
+    );
+    assert!((128..=400).contains(&mixed), "{mixed} parts reached the servers");
+}
+
+#[test]
+fn next_to_nothing_is_fetched_together_for_random_readers_or_the_same_again() {
+    let random = (0..300_u64).map(|number| (number * number * 31 + number * 7919) % 509 * 2048);
+    let parts = parts_together(random, &["readahead=64K"]);
+    assert!((290..=310).contains(&parts), "{parts} parts of 300 requests");
+    let again = (0..300_u64).map(|number| number % 2 * 5 * 2048);
+    assert_eq!(parts_together(again, &["readahead=64K"]), 300);
+}
+
 #[test]
 fn nothing_is_fetched_for_a_random_reader_or_while_the_file_has_a_writer() {
     let random = || (0..300_u64).map(|number| number * 7919 % 511 * 2048);
@@ -190,6 +230,12 @@ enum Step {
         len: usize,
         pieces: usize,
     },
+    /// Several opens read pieces one behind the other in turn.
+    Together {
+        from: u64,
+        len: usize,
+        pieces: usize,
+    },
     Seek(u64),
     /// Another process opens the file, writes and closes it.
     Write {
@@ -221,6 +267,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (1_usize..30, len()).prop_map(|(pieces, len)| Step::Run { pieces, len }),
         2 => (at(), -40_000_i64..40_000, len(), 3_usize..12)
             .prop_map(|(from, distance, len, pieces)| Step::Strides { from, distance, len, pieces }),
+        3 => (at(), len(), 8_usize..40).prop_map(|(from, len, pieces)| Step::Together { from, len, pieces }),
         1 => prop_oneof![Just(0), at()].prop_map(Step::Seek),
         3 => (at(), 1_usize..50_000).prop_map(|(at, len)| Step::Write { at, len }),
         1 => Just(Step::Hold),
@@ -253,7 +300,7 @@ fn processes() -> &'static (TestPool, Arc<Files>, Arc<Files>) {
 
 /// The file as two processes see it, and in memory.
 struct Trial<'a> {
-    reader: File,
+    readers: [File; 3],
     cursor: u64,
     other: &'a Arc<Files>,
     held: Option<File>,
@@ -263,9 +310,13 @@ struct Trial<'a> {
 
 impl Trial<'_> {
     fn look(&self, offset: u64, len: usize) -> usize {
+        self.look_by(&self.readers[0], offset, len)
+    }
+
+    fn look_by(&self, reader: &File, offset: u64, len: usize) -> usize {
         let from = (offset as usize).min(self.model.len());
         let right = &self.model[from..(from + len).min(self.model.len())];
-        let found = read(&self.reader, offset, len);
+        let found = read(reader, offset, len);
         assert!(found == right, "{len} bytes at {offset}: {} came, first wrong {:?}", found.len(), {
             found.iter().zip(right).position(|(found, right)| found != right)
         });
@@ -297,6 +348,11 @@ impl Trial<'_> {
                     if let Some(at) = from.checked_add_signed(distance * number as i64) {
                         self.look(at, len);
                     }
+                }
+            }
+            Step::Together { from, len, pieces } => {
+                for (number, reader) in self.readers.iter().cycle().take(pieces).enumerate() {
+                    self.look_by(reader, from + (number * len) as u64, len);
                 }
             }
             Step::Seek(to) => self.cursor = to,
@@ -347,8 +403,8 @@ proptest! {
         let _ = one.unlink(Path::new("f"));
         let model = pattern(150_000, 1);
         make(one, "f", &model);
-        let reader = open(one, "f", OFlags::RDONLY);
-        let mut trial = Trial { reader, cursor: 0, other, held: None, model, drawn: 0 };
+        let readers = [0; 3].map(|_| open(one, "f", OFlags::RDONLY));
+        let mut trial = Trial { readers, cursor: 0, other, held: None, model, drawn: 0 };
         steps.iter().for_each(|step| trial.step(step));
         trial.look(0, MOST as usize + 60_000);
         drop(trial);

@@ -13,7 +13,7 @@ import json
 import os
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -126,10 +126,11 @@ def reconsider(
     dry_run: bool = False,
     pace: Pace = Pace(),
     progress: Progress | None = None,
+    promoted: Mapping[str, Any] | None = None,
 ) -> Decision:
     """Plans from the heat of now, decides, and moves what pays. What was decided, which the pool keeps.
 
-    The heat is the pool's own, unless some is given.
+    The heat is the pool's own, unless some is given. What was `promoted` since the last decision stands in this one.
 
     Tiers are relieved first: of new files that landed there, and of what gains least where one is near its limit. Then
     small files leave the metadata tier, or come back, by its threshold. A pool without heat, where files land, has no
@@ -141,7 +142,11 @@ def reconsider(
     if heat is None and (pool.land is None or pool.keeps_heat):
         heat = _native.pool_heat(str(pool.file), ".")
     decision: Decision = {"time_s": time.time(), "dry_run": dry_run, "heat_s": _sum_us(heat) / 1e6 if heat else 0.0}
-    decision |= measured.since_then(decisions(pool), measured.done_by_servers(pool))
+    if promoted:
+        # What the servers did for that is not what they served.
+        decision["promoted"] = dict(promoted)
+    else:
+        decision |= measured.since_then(decisions(pool), measured.done_by_servers(pool))
     decision |= _relieve(pool, limits, heat, dry_run=dry_run, pace=pace, progress=progress)
     decision |= _move_small_files(pool, limits, decision, pace=pace, progress=progress)
     if heat is None:
@@ -159,7 +164,7 @@ def reconsider(
             compared = document["comparison"]["planners"]
             decision["plans"] = [{"planner": of["planner"], "predicted_s": of["predicted_s"]} for of in compared]
         head = document["layout"].split(FILE)[0]
-        pays = swaps.Pays(limits.horizon_s / heat["period_s"], _move_s_per_byte(pool))
+        pays = swaps.Pays(limits.horizon_s / heat["period_s"], move_s_per_byte(pool))
         swapped = swaps.find(pool, heat, pays, document["layout"])
         if not document["changes"] and not swapped:
             return _kept(pool, decision, "the layouts are as the planner would have them")
@@ -264,7 +269,7 @@ def _with_fewer_moves(pool: Pool, layout: str, scratch: Path) -> str:
     return "".join(texts)
 
 
-def _copied_today(pool: Pool) -> int:
+def copied_today(pool: Pool) -> int:
     """Bytes that were copied in the last 24 hours, as far as decisions tell."""
     since_s = time.time() - DAY_S
     return sum(relief.copied_bytes(of) for of in decisions(pool) if of["time_s"] > since_s)
@@ -280,7 +285,7 @@ def _relieve(
     if dry_run or not limits.allows(datetime.now()):
         why = "only asked what would be done" if dry_run else "data does not move at this hour"
         return {"relief": [{**step.document(), "why": why} for step in steps]}
-    left = None if limits.day_bytes is None else max(0, limits.day_bytes - _copied_today(pool))
+    left = None if limits.day_bytes is None else max(0, limits.day_bytes - copied_today(pool))
     taken = []
     for step in steps:
         taken.append(relief.take(pool, step, pace, progress, most_bytes=left))
@@ -303,7 +308,7 @@ def _move_small_files(
         return {"small_files": {**small_files.step(due), "why": why}}
     left = None
     if limits.day_bytes is not None:
-        left = max(0, limits.day_bytes - _copied_today(pool) - relief.copied_bytes(decision))
+        left = max(0, limits.day_bytes - copied_today(pool) - relief.copied_bytes(decision))
     return {"small_files": small_files.take(pool, due, pace, progress, most_bytes=left)}
 
 
@@ -326,7 +331,7 @@ def _decide(
         "horizon_s": limits.horizon_s,
         "skipped": (skipped := list(chosen.skipped)),
     }
-    today = _copied_today(pool) + relief.copied_bytes(decision)
+    today = copied_today(pool) + relief.copied_bytes(decision)
     refusals = (
         (ratio < HYSTERESIS, f"the servers would get {ratio:.2f} times as fast, {HYSTERESIS} is asked for"),
         (not chosen.movable, "no file that would gain can move now"),
@@ -374,7 +379,7 @@ def _written(pool: Pool, decision: Decision) -> Decision:
     return decision
 
 
-def _move_s_per_byte(pool: Pool) -> float:
+def move_s_per_byte(pool: Pool) -> float:
     """Server time of a byte that is read, written and read back, on the tier where that takes longest."""
     known = [(tier.read, tier.write) for tier in pool.tiers]
     return max(

@@ -13,15 +13,17 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from stripewise import mounts
 from stripewise._native import StripewiseError
 from stripewise.api import adapt as adapting
 from stripewise.api import metrics as serving
-from stripewise.api import running
-from stripewise.api.pacing import Progress
+from stripewise.api import promotion, running
+from stripewise.api.promotion import Promoter
 from stripewise.pool import Pool
 
 __all__ = ["mount"]
@@ -86,22 +88,42 @@ def _serve(pool: Pool, asked: dict[str, str | bool | None]) -> None:
         if not sys.stdin.readline():
             return
         mount = mounted_at(directory)
-        while mount is not None and mounted_at(directory) == mount:
+
+        def is_mounted(*_: object) -> bool:
+            return mounted_at(directory) == mount
+
+        while mount is not None and is_mounted():
             if asked["adapt"]:
-                _decide(pool, lambda *_: mounted_at(directory) == mount)
-            due_s = time.monotonic() + PERIOD_S
-            while mounted_at(directory) == mount and time.monotonic() < due_s:
+                _adapt(pool, is_mounted)
+            else:
                 time.sleep(LOOK_S)
 
 
-def _decide(pool: Pool, is_mounted: Progress) -> None:
-    """Decides once; a move ends when the mount does."""
-    try:
-        adapting.reconsider(Pool.load(pool.file), adapting.Limits(), progress=is_mounted)
-    except StripewiseError as error:
-        adapting.failed(pool, error)
-    except KeyboardInterrupt:
-        pass  # The callback has stopped a move.
+def _adapt(pool: Pool, is_mounted: Callable[..., bool]) -> None:
+    """Decides, and promotes until the next decision is due; a move ends when the mount does."""
+    promoter: Promoter | None = None
+    promoted: dict[str, Any] = {}
+    while is_mounted():
+        try:
+            pool = Pool.load(pool.file)
+            promoter = promoter or Promoter(pool, promotion.LOOK_S, adapting.move_s_per_byte(pool))
+            promoter.pool, promoted = pool, {**promoted, **promoter.promoted()}
+            limits = adapting.Limits(horizon_s=min(adapting.DAY_S, promoter.lasts_s(PERIOD_S)))
+            adapting.reconsider(pool, limits, progress=is_mounted, promoted=promoted)
+            promoted = {}
+            for _ in promoter.run(PERIOD_S, adapting.Limits(), int, is_mounted, is_mounted):
+                pass
+        except StripewiseError as error:
+            adapting.failed(pool, error)
+            _wait(is_mounted)
+        except KeyboardInterrupt:
+            pass  # The callback has stopped a move.
+
+
+def _wait(is_mounted: Callable[..., bool]) -> None:
+    due_s = time.monotonic() + PERIOD_S
+    while is_mounted() and time.monotonic() < due_s:
+        time.sleep(LOOK_S)
 
 
 if __name__ == "__main__":

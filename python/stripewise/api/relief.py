@@ -210,6 +210,11 @@ def settle(
 def copied_bytes(decision: Mapping[str, Any]) -> int:
     """What a decision of `adapt` has copied in all; what is no number in its line is not believed."""
     relieved = decision.get("relief")
-    each = [decision, decision.get("small_files"), *(relieved if isinstance(relieved, list) else [])]
+    each = [
+        decision,
+        decision.get("small_files"),
+        decision.get("promoted"),
+        *(relieved if isinstance(relieved, list) else []),
+    ]
     counts = [of.get("copied_bytes") for of in each if isinstance(of, dict)]
     return sum(count for count in counts if isinstance(count, int))

@@ -89,7 +89,7 @@ class Watch:
         """`look` gives the heat of all blocks."""
         slowest = max((tier.read.mean_s(0) for tier in pool.tiers if tier.read is not None), default=0.0)
         self._request_us = max(slowest * 1e6, 1.0)
-        self._pool = pool
+        self.pool = pool
         self._look = look or (lambda: _native.pool_block_heat(str(pool.file)))
         self._clock = clock
         self._before: BlockHeat | None = None
@@ -144,7 +144,7 @@ class Watch:
         """The pool's heat without that of loads before the last shift; `None`: there was none, all heat counts."""
         if self.lasted_s is None or self._before is None:
             return None
-        heat = _native.pool_heat(str(self._pool.file), ".")
+        heat = _native.pool_heat(str(self.pool.file), ".")
         load = _added(_added(self._load, self._doubted), self._waiting)
         files: list[FileHeat] = []
         for file in heat["files"]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from stripewise._native import PoolHeat
     from stripewise.pool import Pool, Tier
 
-__all__ = ["Pays", "Regions", "find"]
+__all__ = ["Few", "Pays", "Regions", "few", "find"]
 
 ALIKE = 1.1
 """Parts whose heat differs by less are equally hot; what comes must be hotter than what leaves by as much."""
@@ -43,6 +43,8 @@ class Pays:
     """For which the gain of one counts."""
     move_s_per_byte: float
     """Server time."""
+    chance: float = 1.0
+    """By how many times heat varies more than that of requests which are counted once."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,11 @@ class _Part:
     @property
     def size_bytes(self) -> int:
         return self.end - self.begin
+
+    def cut_at(self, at: int) -> tuple[_Part, _Part]:
+        """What is behind a byte, and what is before it, with equal heat per byte."""
+        heat_us = self.heat_us * (self.end - at) / self.size_bytes
+        return _Part(self.path, at, self.end, heat_us), _Part(self.path, self.begin, at, self.heat_us - heat_us)
 
     @property
     def warmth(self) -> int:
@@ -76,6 +83,9 @@ class _Files:
     """The round of files that are not on a tier yet, by its name."""
     known: dict[str, Regions] = field(default_factory=dict)
     changed: set[str] = field(default_factory=set)
+    gain_s: float = 0.0
+    """Of all that has come so far, within the periods that count."""
+    moved_bytes: int = 0
 
     def __post_init__(self) -> None:
         self._blocks = {of["path"]: (dict(of["blocks"]), of["size_bytes"]) for of in self.heat["files"]}
@@ -97,13 +107,14 @@ class _Files:
         """The stretches, cut where regions begin and by blocks. O(blocks in them, log heat each)."""
         part_bytes = self._part_bytes(size_bytes)
         costs = self._blocks.get(path, ({}, 0))[0]
+        held_bytes = self._blocks.get(path, ({}, size_bytes))[1]
         begins = [offset for offset, _ in self.regions(path)]
         for at, end in stretches:
             while at < end:
                 ahead = bisect_right(begins, at)
                 cuts = (end, (at // part_bytes + 1) * part_bytes, *begins[ahead : ahead + 1])
                 until = min(cuts)
-                yield _Part(path, at, until, self._heat_us(costs, at, until))
+                yield _Part(path, at, until, self._heat_us(costs, (at, until), held_bytes))
                 at = until
 
     def _part_bytes(self, size_bytes: int) -> int:
@@ -112,12 +123,14 @@ class _Files:
             part_bytes *= 2
         return part_bytes
 
-    def _heat_us(self, costs: Mapping[int, int], begin: int, end: int) -> float:
-        block = self.heat["block_bytes"]
+    def _heat_us(self, costs: Mapping[int, int], stretch: tuple[int, int], size_bytes: int) -> float:
+        (begin, end), block = stretch, self.heat["block_bytes"]
         found = 0.0
         for number in range(begin // block, (end - 1) // block + 1):
             inside = min(end, (number + 1) * block) - max(begin, number * block)
-            found += costs.get(number, 0) * inside / block
+            # The last block of a file has no more bytes than the file.
+            held = min(block, max(size_bytes - number * block, inside))
+            found += costs.get(number, 0) * inside / held
         return found
 
     def hot(self) -> Iterator[_Part]:
@@ -159,18 +172,44 @@ def find(pool: Pool, heat: PoolHeat, pays: Pays, planned: str) -> dict[str, Regi
 
     A file that comes to a tier for the first time gets the round that a `planned` layout file has there most often.
     """
-    block_bytes = heat["block_bytes"]
-    profiled = [(tier.read.mean_s(block_bytes), tier) for tier in pool.tiers if tier.read is not None]
-    profiled.sort(key=lambda of: of[0])
-    if len(profiled) < 2 or not heat["files"]:
-        return {}
     files = _Files(pool, heat, _most_often(pool, planned))
+    _swap(files, pays, math.inf)
+    return files.known if files.changed else {}
+
+
+@dataclass(frozen=True)
+class Few:
+    """Swaps that a short time is enough for."""
+
+    regions: dict[str, Regions]
+    """Of the files that change."""
+    gain_s: float
+    moved_bytes: int
+
+
+def few(pool: Pool, heat: PoolHeat, pays: Pays, most_bytes: float) -> Few:
+    """The swaps of `find` that gain most, as many as move no more than `most_bytes`.
+
+    A file that comes to a tier for the first time gets the default width there. O(hot parts log of them, and files of
+    the pool).
+    """
+    files = _Files(pool, heat, {})
+    _swap(files, pays, most_bytes)
+    return Few({path: files.known[path] for path in sorted(files.changed)}, files.gain_s, files.moved_bytes)
+
+
+def _swap(files: _Files, pays: Pays, most_bytes: float) -> None:
+    block_bytes = files.heat["block_bytes"]
+    profiled = [(tier.read.mean_s(block_bytes), tier) for tier in files.pool.tiers if tier.read is not None]
+    profiled.sort(key=lambda of: of[0])
+    if len(profiled) < 2 or not files.heat["files"]:
+        return
     slowest_s, slowest = profiled[-1]
     hot = list(files.hot())
     for number, (read_s, tier) in enumerate(profiled[:-1]):
         slower = {of.name for _, of in profiled[number + 1 :]}
-        _fill(files, hot, (tier, slower, slowest), _Price(slowest, pays, 1 - read_s / slowest_s))
-    return files.known if files.changed else {}
+        price = _Price(slowest, pays, 1 - read_s / slowest_s)
+        _fill(files, hot, (tier, slower, slowest), price, most_bytes)
 
 
 class _Price:
@@ -182,19 +221,24 @@ class _Price:
         self._share = share
         self._request_us = slowest.read.mean_s(0) * 1e6 if slowest.read is not None else 0.0
 
-    def is_right(self, coming: _Part, leaving: Iterable[_Part]) -> bool:
+    def is_right(self, coming: _Part, leaving: Sequence[_Part]) -> bool:
         """Whether a part may come for those that leave."""
         lost_us = sum(part.heat_us for part in leaving)
         moved_bytes = coming.size_bytes + sum(part.size_bytes for part in leaving)
-        more_us = coming.heat_us - lost_us
-        by_chance_us = math.sqrt(self._request_us * (coming.heat_us + lost_us))
+        by_chance_us = math.sqrt(self._pays.chance * self._request_us * (coming.heat_us + lost_us))
+        is_hotter = coming.heat_us >= ALIKE * lost_us and coming.heat_us - lost_us > by_chance_us
+        return is_hotter and self.gain_s(coming, leaving) > moved_bytes * self._pays.move_s_per_byte
+
+    def gain_s(self, coming: _Part, leaving: Iterable[_Part]) -> float:
+        """What a part gains over those that leave for it."""
+        more_us = coming.heat_us - sum(part.heat_us for part in leaving)
         # Of the sum of all periods' halves, the last period has about half.
-        gain_s = more_us / 2e6 * self._share * self._pays.periods
-        is_hotter = coming.heat_us >= ALIKE * lost_us and more_us > by_chance_us
-        return is_hotter and gain_s > moved_bytes * self._pays.move_s_per_byte
+        return more_us / 2e6 * self._share * self._pays.periods
 
 
-def _fill(files: _Files, hot: list[_Part], tiers: tuple[Tier, set[str], Tier], price: _Price) -> None:
+def _fill(
+    files: _Files, hot: list[_Part], tiers: tuple[Tier, set[str], Tier], price: _Price, most_bytes: float
+) -> None:
     tier, slower, slowest = tiers
     known = _native.pool_tier_parts(str(files.pool.file), tier.name)
     sizes = {of["path"]: of["size_bytes"] for of in files.heat["files"]}
@@ -215,10 +259,20 @@ def _fill(files: _Files, hot: list[_Part], tiers: tuple[Tier, set[str], Tier], p
         leaving: list[_Part] = []
         needed_bytes = part.size_bytes - room_bytes
         while needed_bytes > 0 and left + len(leaving) < len(there):
+            cold = there[left + len(leaving)]
+            if 2 * needed_bytes <= cold.size_bytes:
+                # Less than half of it is enough: the rest stays, and may leave for the next one.
+                there[left + len(leaving) : left + len(leaving) + 1] = cold.cut_at(cold.end - needed_bytes)
             leaving.append(there[left + len(leaving)])
             needed_bytes -= leaving[-1].size_bytes
-        if needed_bytes > 0 or not price.is_right(part, leaving):
+        moved_bytes = files.moved_bytes + part.size_bytes + sum(cold.size_bytes for cold in leaving)
+        if needed_bytes > 0 or moved_bytes > most_bytes:
             break
+        if not price.is_right(part, leaving):
+            # One that has less heat per byte may have more in all.
+            continue
+        files.moved_bytes = moved_bytes
+        files.gain_s += price.gain_s(part, leaving)
         left += len(leaving)
         room_bytes = -needed_bytes
         for cold in leaving:

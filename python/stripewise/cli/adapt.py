@@ -13,7 +13,7 @@ import typer
 
 from stripewise import StripewiseError
 from stripewise.api import adapt as adapting
-from stripewise.api import service, shifts
+from stripewise.api import promotion, service, shifts
 from stripewise.api.metrics import serve
 from stripewise.api.pools import Pool, parse_bytes
 from stripewise.cli import console, draining, settling
@@ -34,6 +34,10 @@ def adapt(
     horizon_h: Annotated[
         float, typer.Option("--horizon", min=0.01, metavar="HOURS", help="For how long a move has to pay.")
     ] = 24.0,
+    promote_s: Annotated[
+        float,
+        typer.Option("--promote", min=0.0, metavar="SECONDS", help="Time between two looks at what got hot; 0: none."),
+    ] = promotion.LOOK_S,
     limit: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Most bytes copied in 24 hours, such as 100GB.")
     ] = None,
@@ -59,7 +63,8 @@ def adapt(
     decision is printed with its numbers and kept in the pool. Before that, new files that landed on a fast tier move to
     their place, and a tier near its limit is relieved of what gains least per byte. Files that programs keep in their
     place, or open for writing while they move, stay until later. While the servers are busy for programs, data moves in
-    a tenth of the time.
+    a tenth of the time. Between two decisions, what has become hot comes to a faster tier at once, where it gains what
+    moves take within ten seconds.
 
     \b
     Examples:
@@ -78,6 +83,7 @@ def adapt(
     pace = draining.pace(rate, urgent)
     if install_unit:
         options = ["--period", str(period_s), "--horizon", str(horizon_h), "--planner", planner]
+        options += ["--promote", str(promote_s)]
         options += ["--limit", limit] if limit is not None else []
         options += ["--hours", hours] if hours is not None else []
         options += ["--rate", rate] if rate is not None else []
@@ -92,16 +98,20 @@ def adapt(
             console.say(f"metrics for Prometheus at {url}")
         watch = shifts.Watch(pool)
         watch.has_shifted()
+        promoter: promotion.Promoter | None = None
+        lasts_s = limits.horizon_s
         while True:
+            decided_s = time.monotonic()
             with console.moving() as progress:
                 decision = adapting.reconsider(
                     pool,
-                    replace(limits, horizon_s=min(limits.horizon_s, watch.lasted_s or limits.horizon_s)),
+                    replace(limits, horizon_s=min(limits.horizon_s, lasts_s, watch.lasted_s or limits.horizon_s)),
                     planner=planner,
                     heat=watch.heat(),
                     dry_run=dry_run,
                     pace=pace,
                     progress=progress,
+                    promoted=promoter.promoted() if promoter is not None else None,
                 )
             if as_json:
                 console.document(decision)
@@ -110,16 +120,44 @@ def adapt(
             if once or dry_run:
                 return
             console.out.file.flush()
-            _wait(watch, period_s)
+            if promote_s > 0 and promoter is None:
+                promoter = promotion.Promoter(pool, promote_s, adapting.move_s_per_byte(pool), pace)
+            _until_due(watch, promoter, period_s, limits, as_json=as_json)
+            if promoter is not None:
+                lasts_s = promoter.lasts_s(time.monotonic() - decided_s)
 
 
-def _wait(watch: shifts.Watch, period_s: float) -> None:
-    """Until the next decision is due: after a period, or when the load has come to other places."""
+def _until_due(
+    watch: shifts.Watch,
+    promoter: promotion.Promoter | None,
+    period_s: float,
+    limits: adapting.Limits,
+    *,
+    as_json: bool,
+) -> None:
+    """Until the next decision is due: after a period, or when the load has come to other places. Promotes meanwhile."""
     looks = min(shifts.LOOKS, int(period_s))
     for _ in range(looks):
-        time.sleep(period_s / looks)
+        if promoter is None:
+            time.sleep(period_s / looks)
+        else:
+            for done in promoter.run(period_s / looks, limits, lambda: adapting.copied_today(watch.pool)):
+                if as_json:
+                    console.document(done)
+                else:
+                    _print_promoted(done)
+                console.out.file.flush()
         if watch.has_shifted():
             return
+
+
+def _print_promoted(done: Decision) -> None:
+    console.result(
+        f"promoted parts of {counted(done['files'], 'file')}, copied {about_bytes(done['copied_bytes'])}: "
+        f"{seconds(done['gain_s'])} gained in {seconds(promotion.PAYS_WITHIN_S)}, {seconds(done['move_s'])} for moving"
+    )
+    for file in done["skipped"]:
+        console.result(f"{name(file['path'])}: left for later: {file['why']}")
 
 
 def _hours(text: str) -> tuple[int, int]:

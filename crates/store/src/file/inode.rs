@@ -6,6 +6,7 @@
 
 use crate::file::lockfile::{LockFile, Purpose, Writers};
 use crate::file::paths::gathered::GatheredWrites;
+use crate::file::paths::together::ReadTogether;
 use crate::file::placed_file::{MoveBeside, PlacedFile};
 use crate::file::placements::Placements;
 use crate::file::rights::create_datafile;
@@ -125,6 +126,8 @@ pub struct Inode {
     pub(crate) failures: Failures,
     /// What this process keeps back of what was written.
     pub(crate) gathered: GatheredWrites,
+    /// What its opens read together.
+    pub(crate) together: ReadTogether,
     /// Datafiles whose names are known to be durable. The maker of one may be gone, or another process.
     durable: Mutex<Vec<Datafile>>,
     /// Whether it had no datafile when it was opened here, and no lengths have been recorded since: there is no record to
@@ -229,6 +232,7 @@ impl Inode {
             cutting: AtomicBool::new(false),
             failures: Failures::default(),
             gathered: GatheredWrites::default(),
+            together: ReadTogether::default(),
             durable: Mutex::default(),
             unrecorded: AtomicBool::new(unrecorded),
             was_read_ns: AtomicI64::new(NEVER),

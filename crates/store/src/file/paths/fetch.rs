@@ -1,10 +1,50 @@
-//! A stretch of a file that is read before a program asks for it.
+//! Stretches of a file that are read before a program asks for them.
 
 use crate::os::budget::BudgetShare;
 use crate::os::sync::{Condvar, Mutex, guard};
+use smallvec::SmallVec;
+use std::collections::VecDeque;
 use std::io::IoSliceMut;
 use std::ops::Range;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
+
+/// Fetches that have all bytes of a request.
+pub(crate) type Covering = SmallVec<[Arc<Fetch>; 2]>;
+
+/// What was fetched for one stream of requests.
+#[derive(Debug, Default)]
+pub(crate) struct FetchesAhead {
+    /// In order of their offsets if the stream is sequential.
+    pub(crate) list: VecDeque<Arc<Fetch>>,
+    /// How much was fetched last, in bytes: it doubles up to the window.
+    pub(crate) step_bytes: u64,
+}
+
+impl FetchesAhead {
+    /// Lets go of all of them.
+    pub(crate) fn let_go(&mut self) {
+        self.list.clear();
+        self.step_bytes = 0;
+    }
+
+    /// Lets go of all of them where one is from before the file's epoch counter had this value.
+    pub(crate) fn let_go_of_older(&mut self, epoch: u32) {
+        if self.list.iter().any(|fetch| fetch.epoch != epoch) {
+            self.let_go();
+        }
+    }
+
+    /// The fetches of `[offset, end)`; `None` where a byte has none.
+    pub(crate) fn covering(&self, offset: u64, end: u64) -> Option<Covering> {
+        let (mut found, mut at) = (Covering::new(), offset);
+        while at < end {
+            let next = self.list.iter().find(|fetch| (fetch.offset..fetch.end()).contains(&at))?;
+            at = next.end();
+            found.push(next.clone());
+        }
+        Some(found)
+    }
+}
 
 /// One stretch, of which a thread makes a copy in memory.
 #[derive(Debug)]

@@ -7,4 +7,5 @@ pub(crate) mod path;
 pub(crate) mod pattern;
 pub(crate) mod placed;
 pub(crate) mod readahead;
+pub(crate) mod together;
 pub(crate) mod writebehind;

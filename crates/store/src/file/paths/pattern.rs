@@ -1,4 +1,4 @@
-//! Recognises by the requests of one open file what it reads next.
+//! Recognises by the requests of one open file, or of all opens of a file, what is read next.
 
 /// What comes next, as far as it can be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +53,66 @@ impl ReadHistory {
     }
 }
 
+/// Pieces of one length that several readers ask for, each for some of them: all together nearly one behind the other.
+#[derive(Debug)]
+pub(crate) struct ReadFront {
+    len: u64,
+    /// Byte behind the last piece.
+    end: u64,
+    /// The last pieces before `end`, a bit each, the lowest one for the last: set where it was asked for.
+    asked: u64,
+    /// Requests since `end` was `from`.
+    requests: u32,
+    from: u64,
+    /// The last requests have moved `end` by about as many pieces.
+    goes_on: bool,
+}
+
+/// Of that many last pieces half must have been asked for, and as many requests must move the end by half as many pieces to twice
+/// as many: readers at random leave most pieces out, or come back to the same ones.
+const FRONT: u32 = 16;
+
+impl ReadFront {
+    /// Pieces before the last one that it knows of.
+    pub(crate) const PIECES: u64 = 64;
+    /// Pieces by which a reader may be ahead of all others.
+    pub(crate) const MOST_AHEAD: u64 = 16;
+
+    /// Of one request, which does not reach behind the greatest offset.
+    pub(crate) fn of(offset: u64, len: u64) -> Self {
+        Self { len, end: offset + len, asked: 1, requests: 1, from: offset, goes_on: false }
+    }
+
+    /// Whether a request is for one of the pieces, near to the last ones; it is noted then. O(1).
+    pub(crate) fn note(&mut self, offset: u64, len: u64) -> bool {
+        if len != self.len || !offset.abs_diff(self.end).is_multiple_of(len) {
+            return false;
+        }
+        let pieces = offset.abs_diff(self.end) / len;
+        if offset < self.end && pieces <= Self::PIECES {
+            self.asked |= 1 << (pieces - 1);
+        } else if offset >= self.end && pieces < Self::MOST_AHEAD {
+            self.asked = self.asked << (pieces + 1) | 1;
+            self.end = offset + len;
+        } else {
+            return false;
+        }
+        self.requests += 1;
+        if self.requests == FRONT {
+            let moved = (self.end - self.from) / len;
+            self.goes_on = (u64::from(FRONT / 2)..=u64::from(2 * FRONT)).contains(&moved);
+            (self.requests, self.from) = (0, self.end);
+        }
+        true
+    }
+
+    /// The last piece, offset and length, where what is behind it will be read, too, as far as that can be told.
+    pub(crate) fn last(&self) -> Option<(u64, u64)> {
+        let last = self.asked & ((1 << FRONT) - 1);
+        (self.goes_on && last.count_ones() >= FRONT / 2).then_some((self.end - self.len, self.len))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::ReadPattern::{Sequential, Strided, Unknown};
@@ -86,5 +146,36 @@ mod tests {
         history.note(0, 10);
         history.has_ended();
         assert_eq!(history.note(10, 10), Unknown, "the file was read to its end before");
+    }
+
+    #[test]
+    fn pieces_that_several_ask_for_nearly_in_order_are_a_front() {
+        let mut front = ReadFront::of(0, 10);
+        for piece in [2, 1, 4, 3, 6, 5, 8, 7, 10, 9, 12, 11, 14, 13] {
+            assert!(front.note(piece * 10, 10));
+            assert_eq!(front.last(), None, "fifteen requests are too few");
+        }
+        assert!(front.note(150, 10));
+        assert_eq!(front.last(), Some((150, 10)));
+        assert!(front.note(50, 10), "one that was asked for already is one of them");
+        assert_eq!(front.last(), Some((150, 10)));
+        for (offset, len) in [(155, 10), (160, 11), (320, 10), (10_000, 10)] {
+            assert!(!front.note(offset, len), "{len} bytes at {offset} are none of them");
+        }
+        assert!(front.note(310, 10), "one reader is ahead of the others");
+        assert_eq!(front.last(), None, "what lies between was not asked for");
+    }
+
+    #[test]
+    fn what_is_asked_for_again_backwards_or_in_part_is_no_front() {
+        let mut front = ReadFront::of(0, 10);
+        assert!((1..200).all(|piece| front.note(piece * 10, 10)));
+        assert!(front.note(2000 - 640, 10) && !front.note(2000 - 650, 10), "64 pieces are known");
+        assert!((0..32).all(|piece| front.note(1900 + piece % 8 * 10, 10)));
+        assert_eq!(front.last(), None, "it does not go on");
+        let mut front = ReadFront::of(0, 10);
+        assert!((1..200).all(|piece| front.note(piece * 30, 10) && front.last().is_none()));
+        let mut front = ReadFront::of(5000, 10);
+        assert!((1..64).all(|piece| front.note(5000 - piece * 10, 10) && front.last().is_none()));
     }
 }

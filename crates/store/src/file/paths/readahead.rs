@@ -6,18 +6,19 @@
 //! moves and changes of size. The head that an inode keeps has writers that register elsewhere: it is never fetched.
 //! The end of the file is never told from a copy either.
 //!
+//! What an open does not read one piece after the other, all opens of the file in this process may: each of the programs of a job
+//! some pieces, in about the order of the file. For these it is fetched once ([`crate::file::paths::together`]).
+//!
 //! Only opens for reading have this path. Not in a pool of several users, whose counters do not tell of all writers.
 
 use crate::file::inode::Inode;
-use crate::file::paths::fetch::{Fetch, Scatter};
+use crate::file::paths::fetch::{Covering, Fetch, FetchesAhead, Scatter};
 use crate::file::paths::path::IoPath;
-use crate::file::paths::pattern::{ReadHistory, ReadPattern};
+use crate::file::paths::pattern::{ReadFront, ReadHistory, ReadPattern};
 use crate::file::requests::Requests;
 use crate::format::hints::ReadAheadHint;
 use crate::os::error::Result;
 use crate::os::sync::{Mutex, guard};
-use smallvec::SmallVec;
-use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 use stripewise_control::{Action, Sender};
@@ -49,33 +50,9 @@ struct ReadStream {
     history: ReadHistory,
     /// The last one that was known.
     pattern: Option<ReadPattern>,
-    /// In order of their offsets if the reader is sequential.
-    fetches: VecDeque<Arc<Fetch>>,
-    /// How much was fetched last, in bytes: it doubles up to the window.
-    step_bytes: u64,
+    fetches: FetchesAhead,
     misses: u32,
     pause: u32,
-}
-
-/// Fetches that have all bytes of a request.
-type Covering = SmallVec<[Arc<Fetch>; 2]>;
-
-impl ReadStream {
-    fn let_go(&mut self) {
-        self.fetches.clear();
-        self.step_bytes = 0;
-    }
-
-    /// The fetches of `[offset, end)`; `None` where a byte has none.
-    fn covering(&self, offset: u64, end: u64) -> Option<Covering> {
-        let (mut found, mut at) = (Covering::new(), offset);
-        while at < end {
-            let next = self.fetches.iter().find(|fetch| (fetch.offset..fetch.end()).contains(&at))?;
-            at = next.end();
-            found.push(next.clone());
-        }
-        Some(found)
-    }
 }
 
 impl<B: IoPath + Clone + 'static> ReadAhead<B> {
@@ -89,63 +66,96 @@ impl<B: IoPath + Clone + 'static> ReadAhead<B> {
         let mut stream = guard(&self.stream);
         let pattern = stream.history.note(offset, len);
         let epoch = self.inode.epoch();
-        if stream.fetches.iter().any(|fetch| fetch.epoch != epoch) {
-            stream.let_go();
+        stream.fetches.let_go_of_older(epoch);
+        if pattern != ReadPattern::Sequential
+            && let Some(planned) = self.plan_together(sender, epoch, (offset, len))
+        {
+            stream.fetches.let_go();
+            return planned;
         }
         if pattern != ReadPattern::Unknown {
             stream.misses = 0;
             if stream.pattern.replace(pattern) != Some(pattern) {
-                stream.let_go();
+                stream.fetches.let_go();
             }
             if stream.pause > 0 {
                 stream.pause -= 1;
-            } else if self.fetch_next(&mut stream, pattern, sender, (offset, len)).is_none() {
+            } else if self.fetch_next(&mut stream.fetches, pattern, sender, (offset, len)).is_none() {
                 stream.pause = PAUSE;
             }
         }
-        let covering = stream.covering(offset, offset + len);
+        let covering = stream.fetches.covering(offset, offset + len);
         if covering.is_none() && pattern == ReadPattern::Unknown {
             stream.misses += 1;
             if stream.misses >= MOST_MISSES {
-                stream.let_go();
+                stream.fetches.let_go();
             }
         }
         covering
     }
 
+    /// As [`ReadAhead::plan`] for what all opens of the file read together. `None`: the request is no piece of such a stream.
+    fn plan_together(&self, sender: Sender, epoch: u32, (offset, len): (u64, u64)) -> Option<Option<Covering>> {
+        let mut streams = self.inode.together.lock()?;
+        let pause = streams.pause;
+        let stream = streams.note(offset, len);
+        stream.fetches.let_go_of_older(epoch);
+        let last = stream.front.last()?;
+        let next_pause = if pause > 0 {
+            pause - 1
+        } else if self.fetch_behind(&mut stream.fetches, sender, last, true).is_some() {
+            0
+        } else {
+            PAUSE
+        };
+        let covering = stream.fetches.covering(offset, offset + len);
+        streams.pause = next_pause;
+        Some(covering)
+    }
+
     /// Fetches what comes behind a request, as far as that can be told. `None`: it cannot now.
     fn fetch_next(
         &self,
-        stream: &mut ReadStream,
+        fetches: &mut FetchesAhead,
         pattern: ReadPattern,
         sender: Sender,
         request: (u64, u64),
     ) -> Option<()> {
         match pattern {
             ReadPattern::Unknown => Some(()),
-            ReadPattern::Sequential => self.fetch_behind(stream, sender, request),
-            ReadPattern::Strided(distance) => self.fetch_strides(stream, sender, request, distance),
+            ReadPattern::Sequential => self.fetch_behind(fetches, sender, request, false),
+            ReadPattern::Strided(distance) => self.fetch_strides(fetches, sender, request, distance),
         }
     }
 
-    /// Of a sequential reader: fetches windows behind the request until there are `depth` ahead of it. `None`: it cannot now.
-    fn fetch_behind(&self, stream: &mut ReadStream, sender: Sender, (offset, len): (u64, u64)) -> Option<()> {
-        while stream.fetches.front().is_some_and(|fetch| fetch.end() <= offset) {
-            stream.fetches.pop_front();
+    /// Of a sequential stream: fetches windows behind the request until there are `depth` ahead of it, and lets go of those before it.
+    /// What is read `together` comes only nearly in order: what is near before it is kept, and the first window reaches farther than a
+    /// reader may be ahead. `None`: it cannot now.
+    fn fetch_behind(
+        &self,
+        fetches: &mut FetchesAhead,
+        sender: Sender,
+        (offset, len): (u64, u64),
+        together: bool,
+    ) -> Option<()> {
+        let (kept_bytes, first_bytes) =
+            if together { (ReadFront::PIECES * len, ReadFront::MOST_AHEAD * len) } else { (0, len) };
+        while fetches.list.front().is_some_and(|fetch| fetch.end() + kept_bytes <= offset) {
+            fetches.list.pop_front();
         }
         let next = (offset + len).max(self.head_bytes()?);
-        if !stream.fetches.iter().any(|fetch| fetch.offset <= next && next <= fetch.end()) {
-            stream.let_go();
+        if !fetches.list.iter().any(|fetch| fetch.offset <= next && next <= fetch.end()) {
+            fetches.let_go();
         }
-        let ahead = |stream: &ReadStream| stream.fetches.iter().filter(|fetch| fetch.offset > offset).count();
-        while ahead(stream) < self.hint.depth as usize && !stream.fetches.back().is_some_and(|last| last.is_short()) {
-            let from = stream.fetches.back().map_or(next, |last| last.end());
-            stream.step_bytes = (2 * stream.step_bytes.max(len)).min(self.hint.window_bytes);
-            let step_bytes = stream.step_bytes.min(MAX_OFFSET.saturating_sub(from));
+        let ahead = |fetches: &FetchesAhead| fetches.list.iter().filter(|fetch| fetch.offset > offset).count();
+        while ahead(fetches) < self.hint.depth as usize && !fetches.list.back().is_some_and(|last| last.is_short()) {
+            let from = fetches.list.back().map_or(next, |last| last.end());
+            fetches.step_bytes = (2 * fetches.step_bytes.max(first_bytes)).min(self.hint.window_bytes);
+            let step_bytes = fetches.step_bytes.min(MAX_OFFSET.saturating_sub(from));
             if step_bytes == 0 {
                 break;
             }
-            self.fetch(stream, sender, from, step_bytes)?;
+            self.fetch(fetches, sender, from, step_bytes)?;
         }
         Some(())
     }
@@ -153,21 +163,21 @@ impl<B: IoPath + Clone + 'static> ReadAhead<B> {
     /// Of a strided reader: fetches the next requests as it will make them. `None`: it cannot now.
     fn fetch_strides(
         &self,
-        stream: &mut ReadStream,
+        fetches: &mut FetchesAhead,
         sender: Sender,
         (offset, len): (u64, u64),
         distance: i64,
     ) -> Option<()> {
         let head_bytes = self.head_bytes()?;
-        stream.step_bytes = (2 * stream.step_bytes.max(len)).min(self.hint.window_bytes);
-        let count = (stream.step_bytes / len).clamp(1, MOST_STRIDES);
+        fetches.step_bytes = (2 * fetches.step_bytes.max(len)).min(self.hint.window_bytes);
+        let count = (fetches.step_bytes / len).clamp(1, MOST_STRIDES);
         let place = |number: u64| offset.checked_add_signed(distance.checked_mul(number as i64)?);
         let places = || (0..=count).filter_map(place);
-        stream.fetches.retain(|fetch| places().any(|at| at == fetch.offset) && fetch.len() as u64 == len);
+        fetches.list.retain(|fetch| places().any(|at| at == fetch.offset) && fetch.len() as u64 == len);
         for at in places().skip(1) {
-            let is_known = stream.fetches.iter().any(|fetch| fetch.offset == at);
+            let is_known = fetches.list.iter().any(|fetch| fetch.offset == at);
             if at >= head_bytes && at <= MAX_OFFSET - len && !is_known {
-                self.fetch(stream, sender, at, len)?;
+                self.fetch(fetches, sender, at, len)?;
             }
         }
         Some(())
@@ -182,7 +192,7 @@ impl<B: IoPath + Clone + 'static> ReadAhead<B> {
 
     /// Has a thread fetch `[offset, offset + len)`. `None`: the file has a writer, or there is no room or thread for it. One
     /// system call.
-    fn fetch(&self, stream: &mut ReadStream, sender: Sender, offset: u64, len: u64) -> Option<()> {
+    fn fetch(&self, fetches: &mut FetchesAhead, sender: Sender, offset: u64, len: u64) -> Option<()> {
         let epoch = self.inode.epoch_without_writers().ok()??;
         let room = self.inode.store.fetched.take(len, MOST_BYTES)?;
         let fetch = Arc::new(Fetch::new(offset, len as usize, epoch, room));
@@ -195,8 +205,16 @@ impl<B: IoPath + Clone + 'static> ReadAhead<B> {
         if !self.inode.store.threads.try_do(work) {
             return None;
         }
-        stream.fetches.push_back(fetch);
+        fetches.list.push_back(fetch);
         Some(())
+    }
+
+    /// Lets go of what was fetched, for this open and for all.
+    fn let_go(&self) {
+        guard(&self.stream).fetches.let_go();
+        if let Some(mut streams) = self.inode.together.lock() {
+            streams.let_go();
+        }
     }
 
     /// Copies the bytes of a request from what was fetched; `false`: they are not all there, or the file has changed.
@@ -235,13 +253,13 @@ impl<B: IoPath + Clone + 'static> IoPath for ReadAhead<B> {
             if self.copy(&covering, requests.sender(), bufs, offset, offset + len) {
                 return Ok(len as usize);
             }
-            guard(&self.stream).let_go();
+            self.let_go();
         }
         let count = self.below.read(requests, bufs, offset)?;
         if (count as u64) < len {
             let mut stream = guard(&self.stream);
             stream.history.has_ended();
-            stream.let_go();
+            stream.fetches.let_go();
         }
         Ok(count)
     }

@@ -1,0 +1,149 @@
+"""What one mount sends to the servers for the requests of several processes: its hints `readahead` and `writebehind`.
+
+As in `crates/store/src/file/paths`: `pattern.rs` (`ReadFront`), `together.rs`, `readahead.rs` and `writebehind.rs`, for
+opens of which each has some of the pieces. A window is read by the process whose request comes to it, as the block of
+a cache is, and not by a thread before that. A file has a writer from a write of it to its next read, before which the
+writer closes it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from benches.cache_loads import MIB, PROCESSES, READ, WRITE, Rows
+
+HINTS = "readahead=8M:2 writebehind=4M"
+"""As `stripewise hint` has them."""
+WINDOW_BYTES, DEPTH = 8 * MIB, 2
+GATHERED_BYTES, DELAY_S = 4 * MIB, 1.0
+MOST_STREAMS, MOST_OTHERS = 8, 512
+PIECES, MOST_AHEAD, FRONT = 64, 16, 16
+
+Request = tuple[int, int, int, int, int]
+"""Process, file, offset, size and kind."""
+
+
+@dataclass
+class _Stream:
+    """`ReadFront`, with what was fetched for it."""
+
+    size: int
+    end: int
+    used: int
+    origin: int
+    asked: int = 1
+    requests: int = 1
+    goes_on: bool = False
+    fetched: list[tuple[int, int]] = field(default_factory=list)
+    step: int = 0
+
+    def note(self, offset: int, size: int) -> bool:
+        """Whether a request is one of its pieces."""
+        if size != self.size or (offset - self.end) % size:
+            return False
+        pieces = (offset - self.end) // size
+        if -PIECES <= pieces < 0:
+            self.asked |= 1 << (-pieces - 1)
+        elif 0 <= pieces < MOST_AHEAD:
+            self.asked = (self.asked << (pieces + 1) | 1) & ((1 << PIECES) - 1)
+            self.end = offset + size
+        else:
+            return False
+        self.requests += 1
+        if self.requests == FRONT:
+            self.goes_on = FRONT // 2 <= (self.end - self.origin) // size <= 2 * FRONT
+            self.requests, self.origin = 0, self.end
+        return True
+
+    def fetch(self, size_of_file: int) -> list[tuple[int, int]]:
+        """The windows that are fetched now, begin and end."""
+        if not self.goes_on or (self.asked & ((1 << FRONT) - 1)).bit_count() < FRONT // 2:
+            return []
+        offset = self.end - self.size
+        self.fetched = [of for of in self.fetched if of[1] + PIECES * self.size > offset]
+        if not any(begin <= self.end <= end for begin, end in self.fetched):
+            self.fetched, self.step = [], 0
+        found = []
+        while sum(begin > offset for begin, _ in self.fetched) < DEPTH:
+            begin = self.fetched[-1][1] if self.fetched else self.end
+            self.step = min(2 * max(self.step, MOST_AHEAD * self.size), WINDOW_BYTES)
+            end = min(begin + self.step, size_of_file)
+            if begin >= end:
+                break
+            self.fetched.append((begin, end))
+            found.append((begin, end))
+        return found
+
+
+class Mount:
+    """A mount of a pool whose files were made with the hints."""
+
+    def __init__(self, sizes: tuple[int, ...]) -> None:
+        """Of files of these sizes, none of which is open."""
+        self._sizes = sizes
+        self._streams: list[list[_Stream]] = [[] for _ in sizes]
+        self._gathered: dict[int, tuple[int, int]] = {}
+        self._since_s: dict[int, float] = {}
+        self._requests = 0
+        self._now_s = 0.0
+
+    def sent(self, rows: Rows, now_s: float) -> list[Request]:
+        """What it sends for requests that come in this order, from then on; first what was gathered for long enough."""
+        found: list[Request] = []
+        for file in [of for of in self._gathered if now_s - self._since_s[of] >= DELAY_S]:
+            self._put(0, file, found)
+        self._now_s = now_s
+        for number, (file, offset, size, kind) in enumerate(rows.tolist()):
+            process = number % PROCESSES
+            if kind == WRITE:
+                self._write(process, (file, offset, size), found)
+            else:
+                self._put(process, file, found)
+                self._read(process, (file, offset, size), found)
+        return found
+
+    def rest(self) -> list[Request]:
+        """What is still gathered in the end."""
+        found: list[Request] = []
+        for file in list(self._gathered):
+            self._put(0, file, found)
+        return found
+
+    def _write(self, process: int, request: tuple[int, int, int], found: list[Request]) -> None:
+        file, offset, size = request
+        self._streams[file] = []
+        begin, end = self._gathered.get(file, (offset, offset))
+        if end != offset or size >= GATHERED_BYTES:
+            self._put(process, file, found)
+            begin = offset
+        if size >= GATHERED_BYTES:
+            found.append((process, file, offset, size, WRITE))
+            return
+        if file not in self._gathered:
+            self._since_s[file] = self._now_s
+        self._gathered[file] = (begin, offset + size)
+        if offset + size - begin >= GATHERED_BYTES:
+            self._put(process, file, found)
+
+    def _put(self, process: int, file: int, found: list[Request]) -> None:
+        if file in self._gathered:
+            begin, end = self._gathered.pop(file)
+            found.append((process, file, begin, end - begin, WRITE))
+
+    def _read(self, process: int, request: tuple[int, int, int], found: list[Request]) -> None:
+        file, offset, size = request
+        self._requests += 1
+        streams = self._streams[file]
+        stream = next((of for of in streams if of.note(offset, size)), None)
+        if stream is None:
+            stream = _Stream(size, offset + size, self._requests, offset)
+        else:
+            streams.remove(stream)
+        stream.used = self._requests
+        others = [of for of in streams if self._requests - of.used <= MOST_OTHERS]
+        self._streams[file] = [stream, *others[: MOST_STREAMS - 1]]
+        was_fetched = any(begin <= offset and offset + size <= end for begin, end in stream.fetched)
+        fetched = stream.fetch(self._sizes[file])
+        if not was_fetched:
+            found.append((process, file, offset, size, READ))
+        found += [(process, file, begin, end - begin, READ) for begin, end in fetched]

@@ -1,0 +1,69 @@
+//! What all opens of a file in this process read together: each some pieces of a stretch, and all of them nearly in order.
+
+use crate::file::paths::fetch::FetchesAhead;
+use crate::file::paths::pattern::ReadFront;
+use crate::os::first_process::FirstProcess;
+use crate::os::sync::{Mutex, MutexGuard, guard};
+use std::collections::VecDeque;
+
+/// Streams of one file that are told apart.
+const MOST_STREAMS: usize = 8;
+/// Requests of other streams after which one is forgotten, with what was fetched for it.
+const MOST_OTHERS: u64 = 512;
+
+/// The streams of one file.
+#[derive(Debug, Default)]
+pub(crate) struct ReadTogether {
+    process: FirstProcess,
+    streams: Mutex<StreamsTogether>,
+}
+
+/// The streams. Who has them can change them.
+#[derive(Debug, Default)]
+pub(crate) struct StreamsTogether {
+    /// The one that was used last comes first.
+    list: VecDeque<StreamTogether>,
+    requests: u64,
+    /// Requests for which nothing is fetched.
+    pub(crate) pause: u32,
+}
+
+/// One of them.
+#[derive(Debug)]
+pub(crate) struct StreamTogether {
+    pub(crate) front: ReadFront,
+    pub(crate) fetches: FetchesAhead,
+    /// The request by which it was used last, by number.
+    used: u64,
+}
+
+impl ReadTogether {
+    /// Waits for the streams. `None` in a child of the process that had them first: locks may be held by threads that are not there.
+    pub(crate) fn lock(&self) -> Option<MutexGuard<'_, StreamsTogether>> {
+        self.process.is_this().then(|| guard(&self.streams))
+    }
+}
+
+impl StreamsTogether {
+    /// Notes a request, and gives the stream that it is a piece of. O(streams).
+    pub(crate) fn note(&mut self, offset: u64, len: u64) -> &mut StreamTogether {
+        self.requests += 1;
+        let requests = self.requests;
+        let at = self.list.iter_mut().position(|stream| stream.front.note(offset, len));
+        let mut stream = at.and_then(|at| self.list.remove(at)).unwrap_or_else(|| StreamTogether {
+            front: ReadFront::of(offset, len),
+            fetches: FetchesAhead::default(),
+            used: requests,
+        });
+        stream.used = requests;
+        self.list.retain(|other| requests - other.used <= MOST_OTHERS);
+        self.list.truncate(MOST_STREAMS - 1);
+        self.list.push_front(stream);
+        &mut self.list[0]
+    }
+
+    /// Forgets all of them, with what was fetched.
+    pub(crate) fn let_go(&mut self) {
+        self.list.clear();
+    }
+}

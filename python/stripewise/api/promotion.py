@@ -1,0 +1,304 @@
+"""Promotion: what has become hot since the last look comes to a faster tier between two decisions.
+
+A decision plans all files anew from the heat of several periods. Promotion looks twice a second at what has come since
+the look before, and moves the few parts that pay for their own move within seconds (`swaps`). What one read of a whole
+block costs does not count: that may be a scan, which does not come back.
+
+How long what was hot stays hot is up to the load. So several forecasts forget at different rates, and the one counts
+that would have had most of what came of late on the faster tiers.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from stripewise import _native, layouts
+from stripewise._native import StripewiseError
+from stripewise.api import least_moves, swaps
+from stripewise.api.pacing import Pace, Pacer, Progress
+
+if TYPE_CHECKING:
+    from stripewise._native import PoolHeat
+    from stripewise.api.adapt import Limits
+    from stripewise.pool import Pool
+
+__all__ = ["DECAYS", "LOOK_S", "Promoter"]
+
+LOOK_S = 0.5
+"""Between two looks, if not told otherwise."""
+LOOK_SHARE = 0.1
+"""Of the time, at most, for looks: in a pool of many files one takes longer than it should be away from the next."""
+
+DECAYS = (0.95, 0.7, 0.3)
+"""What forecasts keep of their heat from one look to the next; of those that do equally well the first counts."""
+REMEMBERED = 0.8
+"""What they keep of how well they did."""
+LEARNS = 0.25
+"""How much the last period counts for how long what is hot stays hot."""
+PAYS_WITHIN_S = 10.0
+"""A part that comes has to gain what moves take within this time: what is hot of late may soon cool."""
+PARTS = (1, 2, 4, 8)
+"""Of what moves in the time of a look: how much is moved at once, whichever is worth most."""
+
+Load = dict[tuple[str, int], float]
+"""Microseconds by file and block."""
+
+
+@dataclass
+class _Forecast:
+    """What will be hot, if what was hot stays hot for about that long."""
+
+    decay: float
+    heat: Load = field(default_factory=dict)
+    """A weighted mean of what came between two looks, times `known`."""
+    known: float = 0.0
+    """The sum of its weights: 1 after many looks."""
+    score_us: float = 0.0
+    """Of what came, what it would have had on the faster tiers."""
+
+    def learn(self, came: Load, room_blocks: int) -> None:
+        """What came shows how good it was, and is part of it from now on. O(blocks log of them)."""
+        hottest = sorted(self.heat, key=lambda of: -self.heat[of])[:room_blocks]
+        found_us = sum(came.get(of, 0.0) for of in hottest)
+        self.score_us = self.score_us * REMEMBERED + found_us * (1 - REMEMBERED)
+        kept = {of: cost * self.decay for of, cost in self.heat.items() if cost * self.decay >= 1}
+        for of, cost in came.items():
+            kept[of] = kept.get(of, 0.0) + cost * (1 - self.decay)
+        self.heat = kept
+        self.known = self.known * self.decay + 1 - self.decay
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """What could be promoted at once."""
+
+    movable: Mapping[str, Path]
+    """Files with a layout file each."""
+    copied_bytes: int
+    gain_s: float
+    """Within `PAYS_WITHIN_S`, if all of it were there now."""
+    move_s: float
+
+    @property
+    def worth_s(self) -> float:
+        """What it gains and costs: it gains when all of it is there, so that a smaller one may be worth more."""
+        return self.gain_s * max(0.0, 1 - self.move_s / PAYS_WITHIN_S) - self.move_s
+
+
+@dataclass
+class Promoter:
+    """Promotes parts of a pool's files, look by look. For one process at a time (`adapt.alone`)."""
+
+    pool: Pool
+    look_s: float
+    """Time between two looks."""
+    move_s_per_byte: float
+    """Server time of a byte that moves."""
+    pace: Pace = field(default_factory=Pace)
+    forecasts: list[_Forecast] = field(default_factory=lambda: [_Forecast(decay) for decay in DECAYS])
+    _before: Load | None = None
+    _period: Load = field(default_factory=dict)
+    """What came since the last decision, and between the two before."""
+    _last_period: Load = field(default_factory=dict)
+    _changed: float | None = None
+    _room_blocks: int = 1
+    _looked_s: float | None = None
+    _promoted: dict[str, Any] = field(default_factory=dict)
+
+    def look(
+        self, heat: PoolHeat, passed_s: float, *, most_bytes: float | None = None, progress: Progress | None = None
+    ) -> dict[str, Any] | None:
+        """Moves what pays, by the heat of now; what it did, or `None` where nothing pays.
+
+        The first look moves nothing. It moves as much as takes the time of one look, and no more than `most_bytes`.
+        """
+        now: Load = {(file["path"], block): float(cost) for file in heat["files"] for block, cost in file["blocks"]}
+        before, self._before = self._before, now
+        if before is None:
+            return None
+        forecast = self._learn(came_since(before, now), heat["block_bytes"], passed_s)
+        if forecast is None:
+            return None
+        limit = self.look_s / self.move_s_per_byte
+        if most_bytes is not None:
+            limit = min(limit, most_bytes)
+        # That of an exponentially weighted mean, twice which stands for the heat.
+        chance = 2 * (1 - forecast.decay) / (1 + forecast.decay)
+        pays = swaps.Pays(PAYS_WITHIN_S / self.look_s, self.move_s_per_byte, chance)
+        read_again = self._read_again(heat, forecast)
+        with TemporaryDirectory() as scratch:
+            batches = []
+            for part in PARTS:
+                few = swaps.few(self.pool, read_again, pays, limit / part)
+                directory = Path(scratch) / str(part)
+                directory.mkdir()
+                batches.append(self._batch(few, directory))
+            allowed = [of for of in batches if most_bytes is None or of.copied_bytes <= most_bytes]
+            best = max(allowed, key=lambda of: of.worth_s, default=None)
+            return self._move(best, forecast, progress) if best is not None and best.worth_s > 0 else None
+
+    def run(
+        self,
+        seconds: float,
+        limits: Limits,
+        copied_bytes: Callable[[], int],
+        progress: Progress | None = None,
+        goes_on: Callable[[], bool] = lambda: True,
+    ) -> Iterator[dict[str, Any]]:
+        """Looks for that long, or while it `goes_on`, and yields what each promotion did.
+
+        `copied_bytes` of the last 24 hours are asked for where the `limits` say how many there may be. A look that
+        fails, as of a pool whose server is away, promotes nothing: the next decision says why.
+        """
+        until_s = time.monotonic() + seconds
+        wait_s = self.look_s
+        while time.monotonic() < until_s and goes_on():
+            time.sleep(max(0.0, min(wait_s, until_s - time.monotonic())))
+            began_s = time.monotonic()
+            if not self.pool.keeps_heat or not limits.allows(datetime.now()):
+                continue
+            left = None if limits.day_bytes is None else max(0, limits.day_bytes - copied_bytes() - self.copied_bytes)
+            try:
+                heat = _native.pool_heat(str(self.pool.file), ".")
+                passed_s = began_s - (self._looked_s or began_s)
+                self._looked_s = began_s
+                done = self.look(heat, passed_s, most_bytes=left, progress=progress)
+            except StripewiseError:
+                done = None
+            if done is not None:
+                yield done
+            else:
+                wait_s = max(self.look_s, (time.monotonic() - began_s) * (1 / LOOK_SHARE - 1))
+
+    def promoted(self) -> dict[str, Any]:
+        """What was promoted since this was asked last, in all: for the line of the next decision."""
+        found, self._promoted = self._promoted, {}
+        return found
+
+    def lasts_s(self, passed_s: float) -> float:
+        """For how long what is hot stays hot, as far as periods tell. For each decision, `passed_s` after the last.
+
+        Of what the hottest blocks of a period had, those of the period before had a share: the rest has changed.
+        O(blocks log of them).
+        """
+        period, last = self._period, self._last_period
+        self._period, self._last_period = {}, period
+        if period and last:
+            changed = max(0.0, 1 - self._hottest_us(last, period) / self._hottest_us(period, period))
+            known = changed if self._changed is None else self._changed
+            self._changed = known + (changed - known) * LEARNS
+        return passed_s / self._changed if self._changed else math.inf
+
+    def _hottest_us(self, by: Load, of: Load) -> float:
+        """What the blocks that are hottest by one load have of another."""
+        return sum(of.get(block, 0.0) for block in sorted(by, key=lambda block: -by[block])[: self._room_blocks])
+
+    @property
+    def copied_bytes(self) -> int:
+        """By all promotions since `promoted` was asked last."""
+        return int(self._promoted.get("copied_bytes", 0))
+
+    def _learn(self, came: Load, block_bytes: int, passed_s: float) -> _Forecast | None:
+        """The forecast that did best; `None`: nothing came."""
+        if not came or passed_s <= 0:
+            return None
+        self._room_blocks = max(1, self._room_bytes() // block_bytes)
+        for of, cost in came.items():
+            self._period[of] = self._period.get(of, 0.0) + cost
+        rate = {of: cost * self.look_s / passed_s for of, cost in came.items()}
+        for forecast in self.forecasts:
+            forecast.learn(rate, self._room_blocks)
+        return max(self.forecasts, key=lambda of: of.score_us)
+
+    def _read_again(self, heat: PoolHeat, forecast: _Forecast) -> PoolHeat:
+        """Heat whose last period was one look as the forecast says, but for one read of each whole block.
+
+        Of the sum of all periods' halves, the last one has half.
+        """
+        size_bytes = heat["block_bytes"]
+        sizes = {file["path"]: file["size_bytes"] for file in heat["files"]}
+        blocks: dict[str, list[tuple[int, int]]] = {}
+        for (path, block), cost in sorted(forecast.heat.items()):
+            held = min(size_bytes, sizes.get(path, 0) - block * size_bytes)
+            once_us = self._read_us(held) * (1 - forecast.decay) if held > 0 else cost
+            again_us = (cost - once_us) / forecast.known
+            if again_us >= 1:
+                blocks.setdefault(path, []).append((block, round(2 * again_us)))
+        files: list[_native.FileHeat] = []
+        for path, found in blocks.items():
+            cost_us = sum(cost for _, cost in found)
+            files.append({"path": path, "size_bytes": sizes[path], "cost_us": cost_us, "blocks": found})
+        return {**heat, "files": files}
+
+    def _read_us(self, size_bytes: int) -> float:
+        return max(tier.read.mean_s(size_bytes) for tier in self.pool.tiers if tier.read is not None) * 1e6
+
+    def _room_bytes(self) -> int:
+        """Of all tiers but the slowest."""
+        known = [(tier.read.mean_s(1 << 16), tier.name) for tier in self.pool.tiers if tier.read is not None]
+        found = 0
+        for _, tier in sorted(known)[:-1]:
+            rooms = _native.pool_tier_parts(str(self.pool.file), tier)["rooms"]
+            found += sum(room["used_bytes"] + room["free_bytes"] for room in rooms)
+        return found
+
+    def _batch(self, few: swaps.Few, directory: Path) -> _Batch:
+        """With a layout file for each file that changes, and what is copied in all: also what has to be joined."""
+        movable, copied_bytes = {}, 0
+        for number, (path, regions) in enumerate(few.regions.items()):
+            one = directory / f"{number}.layout"
+            head = f'version = 1\npool = "{self.pool.name}"\n'
+            one.write_text(head + least_moves.text_of(path, regions), encoding="utf-8")
+            try:
+                forecast = _native.layout_forecast(str(one), str(self.pool.file))
+            except StripewiseError:
+                continue  # It cannot move now; a decision says why.
+            copied_bytes += sum(file["copied_bytes"] for file in forecast["files"])
+            movable[path] = one
+        return _Batch(movable, copied_bytes, few.gain_s, copied_bytes * self.move_s_per_byte)
+
+    def _move(self, batch: _Batch, forecast: _Forecast, progress: Progress | None) -> dict[str, Any]:
+        pacer = Pacer.of(self.pool, self.pace, progress)
+        copied, files, skipped = 0, 0, []
+        for path, one in batch.movable.items():
+            try:
+                done = layouts.apply(one, self.pool.file, rules=False, gives_way=True, progress=pacer)
+            except StripewiseError as error:
+                skipped.append({"path": path, "why": str(error)})
+                continue
+            copied += sum(applied["copied_bytes"] for applied in done)
+            files += 1
+        took = {
+            "time_s": time.time(),
+            "verdict": "promoted",
+            "decay": forecast.decay,
+            "files": files,
+            "copied_bytes": copied,
+            "gain_s": batch.gain_s,
+            "move_s": batch.move_s,
+            "skipped": skipped,
+        }
+        self._promoted = {
+            "times": self._promoted.get("times", 0) + 1,
+            "decay": forecast.decay,
+            **{of: self._promoted.get(of, 0) + took[of] for of in ("files", "copied_bytes", "gain_s", "move_s")},
+        }
+        return took
+
+
+def came_since(before: Mapping[tuple[str, int], float], now: Load) -> Load:
+    """What heat came between two looks; where counters were halved meanwhile, what is certain. O(blocks)."""
+    found = {}
+    for of, cost in now.items():
+        known = before.get(of, 0.0)
+        more = cost - known if cost >= known else cost - known / 2
+        if more >= 1:
+            found[of] = more
+    return found

@@ -1,0 +1,156 @@
+"""Promotion: what has become hot since the last look comes to a faster tier, and a scan does not."""
+
+import pytest
+
+from conftest import Stripewise
+from stripewise import _native, layouts
+from stripewise.api import adapt, promotion
+from stripewise.api.pacing import Pace
+from stripewise.pool import Pool
+
+MIB = 1 << 20
+FIRST = """version = 1
+pool = "p"
+[[file]]
+path = "f"
+[[file.region]]
+offset = "0"
+round = ["hdd.0-1:64KiB"]
+"""
+ONCE_US = 22_000
+"""What a scan costs in a block of 1 MiB: no more than one read of all of it."""
+
+
+@pytest.fixture
+def pool(tmp_path):
+    """A file of 64 MiB on two HDDs, beside an SSD with room for 4 MiB and a stripe."""
+    stripewise, base = Stripewise(tmp_path), tmp_path / "p"
+    stripewise("pool", "init", base, "--emulate", "--hdd", "2", "--ssd", "1", "--capacity", "ssd=4160KiB")
+    first = base / "first.layout"
+    first.write_text(FIRST)
+    layouts.apply(first, base / "pool.toml")
+    make = "import sys; open(sys.argv[1] + '/f', 'xb').truncate(64 << 20)"
+    stripewise("run", "--quiet", "--pool", base / "pool.toml", "--", "python3", "-c", make, base / "mount")
+    return Pool.load(base / "pool.toml")
+
+
+class Looks:
+    """Looks at a heat that is made up, one second apart."""
+
+    def __init__(self, pool):
+        self.promoter = promotion.Promoter(pool, 1.0, adapt.move_s_per_byte(pool), Pace(urgent=True))
+        self.costs = {}
+        self.look({})
+
+    def look(self, came, **options):
+        for block, cost in came.items():
+            self.costs[block] = self.costs.get(block, 0) + cost
+        file = {
+            "path": "f",
+            "size_bytes": 64 * MIB,
+            "cost_us": sum(self.costs.values()),
+            "blocks": sorted(self.costs.items()),
+        }
+        heat = {"block_bytes": MIB, "period_s": 600, "missed": 0, "files": [file]}
+        return self.promoter.look(heat, 1.0, **options)
+
+
+def fast(pool):
+    """The MiB of the file that are on the SSD."""
+    regions = _native.file_stat(str(pool.file), "f")["regions"]
+    ends = [region["offset"] for region in regions[1:]] + [64 * MIB]
+    found = set()
+    for region, end in zip(regions, ends, strict=True):
+        if "ssd" in region["round"][0]:
+            found |= set(range(region["offset"] // MIB, end // MIB))
+    return found
+
+
+def test_what_is_hot_since_the_last_look_comes_at_once_and_then_for_what_has_cooled(pool):
+    looks = Looks(pool)
+    first = looks.look({20: 400_000, 21: 400_000, 22: 400_000, 23: 400_000})
+    assert (first["verdict"], first["files"], first["copied_bytes"]) == ("promoted", 1, 4 * MIB)
+    assert first["gain_s"] > first["move_s"] > 0
+    assert fast(pool) == {20, 21, 22, 23}
+    for _ in range(12):
+        looks.look({40: 400_000, 41: 400_000})
+    assert {40, 41} <= fast(pool)
+    kept = looks.promoter.promoted()
+    assert kept["copied_bytes"] >= 8 * MIB and looks.promoter.promoted() == {}
+    assert adapt.relief.copied_bytes({"verdict": "kept", "promoted": kept}) == kept["copied_bytes"]
+
+
+def test_what_is_read_once_stays_and_so_does_what_does_not_pay(pool):
+    looks = Looks(pool)
+    for begin in range(0, 60, 10):
+        assert looks.look(dict.fromkeys(range(begin, begin + 10), ONCE_US)) is None
+    assert fast(pool) == set()
+
+
+def test_the_first_look_and_one_at_nothing_new_move_nothing(pool):
+    promoter = promotion.Promoter(pool, 1.0, adapt.move_s_per_byte(pool), Pace(urgent=True))
+    file = {"path": "f", "size_bytes": 64 * MIB, "cost_us": 10**7, "blocks": [(3, 10**7)]}
+    heat = {"block_bytes": MIB, "period_s": 600, "missed": 0, "files": [file]}
+    assert promoter.look(heat, 1.0) is None, "this may have been long ago"
+    assert promoter.look(heat, 1.0) is None
+    assert fast(pool) == set()
+
+
+def test_no_more_is_copied_than_may_be(pool):
+    looks = Looks(pool)
+    hot = dict.fromkeys(range(20, 24), 400_000)
+    assert looks.look(hot, most_bytes=0) is None
+    assert looks.look(hot, most_bytes=2 * MIB)["copied_bytes"] <= 2 * MIB
+
+
+def test_counters_that_were_halved_between_two_looks_tell_what_is_certain():
+    before = {("f", 0): 1000.0, ("f", 1): 800.0, ("f", 2): 10.0}
+    now = {("f", 0): 900.0, ("f", 1): 400.0, ("f", 2): 10.0, ("g", 0): 5.0}
+    assert promotion.came_since(before, now) == {("f", 0): 400.0, ("g", 0): 5.0}
+
+
+def test_the_forecast_counts_that_would_have_had_most_of_what_came(pool):
+    looks = Looks(pool)
+    for number in range(10, 58, 4):
+        # Four that are always warm, and others for one look: who forgets soon takes the wrong ones.
+        looks.look(dict.fromkeys(range(4), 100_000) | dict.fromkeys(range(number, number + 4), 190_000))
+    scores = {of.decay: of.score_us for of in looks.promoter.forecasts}
+    assert scores[0.95] > scores[0.3]
+    assert fast(pool) == set(range(4))
+
+
+def test_what_is_hot_is_taken_to_last_as_long_as_it_has(pool):
+    looks = Looks(pool)
+    lasted_s = []
+    for number in range(6):
+        looks.look(dict.fromkeys(range(20, 24), 100_000) if number < 3 else {number * 4: 100_000})
+        lasted_s.append(looks.promoter.lasts_s(10.0))
+    assert lasted_s[:3] == [float("inf")] * 3, "nothing has changed"
+    assert lasted_s[3] == 40.0, "all has changed once in a while: the last period counts for a quarter"
+    assert 10 < lasted_s[5] < lasted_s[4] < lasted_s[3]
+
+
+def test_adapt_promotes_between_two_decisions_and_says_so_in_the_next(tmp_path, stripewise):
+    base = tmp_path / "p"
+    stripewise("pool", "init", base, "--emulate", "--hdd", "2", "--ssd", "1", "--dilation", "0.01")
+    file = base / "pool.toml"
+    file.write_text(file.read_text() + '\n[heat]\nperiod = "31000000s"\n')
+    layout = tmp_path / "first.layout"
+    layout.write_text(FIRST)
+    layouts.apply(layout, file)
+    pool = Pool.load(file)
+    promoter = promotion.Promoter(pool, 0.01, adapt.move_s_per_byte(pool) / 100, Pace(urgent=True))
+    script = (
+        "import os, sys\nopen(f'{sys.argv[1]}/f', 'wb').write(bytes(1 << 23))\n"
+        "file = os.open(f'{sys.argv[1]}/f', os.O_RDONLY)\n"
+        "for n in range(300): os.pread(file, 65536, (2 << 20) + n % 16 * 65536)\n"
+    )
+    promoter.look(_native.pool_heat(str(file), "."), 1.0)
+    stripewise("run", "--quiet", "--pool", file, "--", "python3", "-c", script, base / "mount")
+    done = next(promoter.run(3600.0, adapt.Limits(), lambda: 0))
+    assert done["copied_bytes"] > 0
+    promoted = promoter.promoted()
+    decision = adapt.reconsider(pool, adapt.Limits(), promoted=promoted)
+    assert decision["promoted"] == promoted
+    assert adapt.copied_today(pool) >= promoted["copied_bytes"]
+    assert list(promoter.run(0.0, adapt.Limits(), lambda: 0)) == []
