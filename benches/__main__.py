@@ -58,6 +58,7 @@ from benches import (
     turns_scale,
     uniform,
     wei,
+    wei_bound,
     writebehind,
 )
 from benches.frame import Benchmark, BenchmarkError, Context, Figure, MissingError, shown
@@ -91,6 +92,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     burst.BENCHMARK,
     wei.FIG2,
     wei.FIG3,
+    wei_bound.BENCHMARK,
     sizes.BENCHMARK,
     recording.BENCHMARK,
     emulation.BENCHMARK,
