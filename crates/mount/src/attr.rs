@@ -270,9 +270,8 @@ impl Core {
         if change.atime.is_some() || change.mtime.is_some() {
             let times = Timestamps { last_access: timespec(change.atime), last_modification: timespec(change.mtime) };
             // The kernel that keeps what is written hands times on as any user, and with a size they are the change's
-            // own. Root may set those of any file, as the store sets them below.
-            let asks = placed.is_none() || change.caller.uid != 0;
-            if asks && !self.writeback && change.size_bytes.is_none() {
+            // own.
+            if !self.writeback && change.size_bytes.is_none() {
                 let own = || rustix::fs::utimensat(&node.fd, c"", &times, AtFlags::EMPTY_PATH);
                 self.as_caller(change.caller, own)?;
             }
