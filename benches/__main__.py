@@ -59,6 +59,7 @@ from benches import (
     turns_scale,
     uniform,
     wei,
+    wei_bound,
     writebehind,
 )
 from benches.frame import Benchmark, BenchmarkError, Context, Figure, MissingError, shown
@@ -92,6 +93,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     burst.BENCHMARK,
     wei.FIG2,
     wei.FIG3,
+    wei_bound.BENCHMARK,
     sizes.BENCHMARK,
     recording.BENCHMARK,
     emulation.BENCHMARK,

@@ -7,12 +7,13 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from conftest import BIN
 from stripewise import StripewiseError, native_paths
-from stripewise.api import orchestrating, service
+from stripewise.api import hinting, orchestrating, placing, service
 from stripewise.api.pools import Pool
 
 PATIENCE_S = 30
@@ -254,6 +255,36 @@ def test_whatever_stands_in_a_page_programs_go_on(pool, kind, of_node):
     # Of a page of the plan that is none the mount tells once. What stands in a page of programs is bounded, not judged.
     told = log.read_text().count("does not answer, or its page is no plan")
     assert told == 1 if kind == "turns" else told <= 1
+
+
+def test_a_program_on_files_of_a_class_waits_for_others_and_is_served_when_they_end(emulated):
+    hinting.hint(placing.place_of(Path(), Pool.load(emulated.file)), ["class=2"], pattern="behind.*")
+    orchestrator = Orchestrator(emulated, "--policy", "none", "--window", "200")
+    running = {}
+    for name, file in (("first", "first.bin"), ("second", "behind.bin")):
+        arguments = ["run", "--quiet", "--pool", emulated.file, "--program", name, "--", sys.executable]
+        command = [*arguments, "-c", READER, emulated.mount, file, emulated.base / f"{name}-over"]
+        running[name] = subprocess.Popen([str(BIN / "stripewise"), *map(str, command)])
+
+    def end(name):
+        (emulated.base / f"{name}-over").touch()
+        assert running[name].wait(timeout=2 * PATIENCE_S) == 0
+
+    try:
+        # Each request of the second program waits for two windows, and passes then.
+        wait_for(lambda: by_name(status(emulated)).get("second", {"overdue": 0})["overdue"] > 3)
+        assert by_name(status(emulated))["first"]["held"] == 0
+        told = emulated.stripewise("hint", emulated.mount / "behind.bin", "--why").stdout
+        assert "class=2" in told and "wait for those on files of a lower rank" in told
+        end("first")
+        before = by_name(status(emulated))["second"]
+        wait_for(lambda: by_name(status(emulated))["second"]["requests"] > before["requests"] + 50)
+        # What waited at the end of the other program, for the pause behind it, and no more.
+        assert by_name(status(emulated))["second"]["held"] <= before["held"] + 4
+    finally:
+        for name in running:
+            end(name)
+    assert orchestrator.end(signal.SIGINT)[0] == 0
 
 
 def test_what_cannot_be_orchestrated_is_named(pool):

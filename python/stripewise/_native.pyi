@@ -726,8 +726,11 @@ class PathTaken(TypedDict):
     reads_ahead: bool
     """Whether what is open for reading alone is read ahead, as long as the file has no writer."""
     writes_behind: bool
-    cached: bool
     """Whether small writes one behind the other are gathered, and go to the servers in whole stripes."""
+    cached: bool
+    """Whether kernels keep what is read of it, as long as the file has no writer."""
+    rank: int
+    """How far behind its requests are served while an orchestrator is at work; 0: with all others."""
     rule: str | None
     """The pattern of the rule that names the layout of a new file of its path."""
     landed_on: str | None

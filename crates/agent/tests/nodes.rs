@@ -174,8 +174,13 @@ impl Running {
         let thread = std::thread::spawn(move || {
             let mut offset = 0;
             while !over.load(Ordering::Relaxed) {
-                let request =
-                    Request { sender: Sender::this_process(Way::Library), action: Action::Read, offset, len: 4096 };
+                let request = Request {
+                    sender: Sender::this_process(Way::Library),
+                    action: Action::Read,
+                    offset,
+                    len: 4096,
+                    rank: 0,
+                };
                 let begin = Instant::now();
                 door.enter(FileId(file), &request);
                 let waited_ns = begin.elapsed().as_nanos() as u64;

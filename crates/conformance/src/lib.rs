@@ -7,4 +7,5 @@ pub mod generate;
 pub mod model;
 pub mod operation;
 pub mod system_calls;
+pub mod threshold;
 pub mod world;

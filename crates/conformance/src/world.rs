@@ -2,6 +2,7 @@
 
 use crate::direct::Direct;
 use crate::operation::{AgentRequest, Answer, CaseOperation, receive, send};
+use crate::threshold::MovingThreshold;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, XattrFlags};
 use std::collections::BTreeSet;
@@ -12,7 +13,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use stripewise_layout::{Layout, Pattern, ServerId, Stripe};
-use stripewise_optimisation::OptimisationSetting;
+use stripewise_optimisation::{OptimisationSetting, SMALL};
 use stripewise_store::fsck::{CheckFinding, CheckOptions, DamageKind, check};
 use stripewise_store::handle::Optimisations;
 use stripewise_store::hints::DirectoryHints;
@@ -167,6 +168,8 @@ pub struct World {
     mounts: Vec<PathBuf>,
     layouts: Vec<Layout>,
     hint: Option<OptimisationSetting>,
+    /// Of the case, where its files are small ones that the threshold moves.
+    threshold: Option<MovingThreshold>,
     case: u64,
     /// Left behind by cases that failed; they have been told of.
     known: BTreeSet<PathBuf>,
@@ -247,7 +250,9 @@ impl World {
         let store = Store::open(pool).expect("the pool");
         let (agents, mounts, known) = (Vec::new(), Vec::new(), BTreeSet::new());
         let hint = hint.map(|hint| OptimisationSetting::parse(hint).expect("a hint"));
-        let mut world = Self { store, agents, mounts, layouts: Vec::new(), hint, case: 0, known, directory };
+        let threshold = hint.filter(|hint| hint.of() == &SMALL).map(|_| MovingThreshold::default());
+        let layouts = Vec::new();
+        let mut world = Self { store, agents, mounts, layouts, hint, threshold, case: 0, known, directory };
         for &way in ways {
             let root = world.mount(way);
             let agent = world.start(way, root);
@@ -345,9 +350,14 @@ impl World {
     /// A layout that is none.
     pub fn begin(&mut self, rows: &[LayoutRows]) -> Result<(), String> {
         self.layouts = rows.iter().map(layout).collect::<Result<_, _>>()?;
-        for (name, layout) in ["**/a", "**/b", "**/c"].iter().zip(&self.layouts) {
+        // A rule names the place of every byte: such a file is no small one.
+        let ruled = if self.threshold.is_some() { 0 } else { self.layouts.len() };
+        for (name, layout) in ["**/a", "**/b", "**/c"].iter().zip(&self.layouts[..ruled]) {
             let pattern = Pattern::new(name).map_err(|error| error.to_string())?;
             self.store.set_rule(&pattern, layout).map_err(|error| error.to_string())?;
+        }
+        if let Some(threshold) = &mut self.threshold {
+            threshold.begin();
         }
         self.case += 1;
         let name = format!("case{}", self.case);
@@ -448,6 +458,9 @@ impl World {
     /// # Errors
     /// The agent has died, or does not answer.
     pub fn run(&mut self, who: usize, operation: &CaseOperation, data: &[u8]) -> Result<Answer, String> {
+        if let Some(threshold) = &mut self.threshold {
+            threshold.step(&self.store)?;
+        }
         if let CaseOperation::Move { path, layout } = operation {
             return self.move_file(path, *layout);
         }
@@ -458,9 +471,17 @@ impl World {
         answer.map_err(|error| format!("{}: {operation:?}: {error}", self.name_of(who)))
     }
 
+    /// Files that the threshold has moved in all cases: to the servers, and back to their inodes.
+    pub fn moved_by_threshold(&self) -> Option<(u64, u64)> {
+        self.threshold.as_ref().map(|threshold| (threshold.sent_files, threshold.returned_files))
+    }
+
     /// Gives a file another layout, as `stripewise apply` does: from a process of its own. One that is being written
-    /// stays.
+    /// stays. Where the threshold moves files, nothing else does.
     fn move_file(&self, path: &str, layout: usize) -> Result<Answer, String> {
+        if self.threshold.is_some() {
+            return Ok(Answer::Done(0));
+        }
         let path = Path::new(&format!("case{}", self.case)).join(path);
         // Neither a file in a directory that is a plain one, nor what is no file: nothing to move.
         let Ok(Some(inode)) = self.store.lookup(&path) else { return Ok(Answer::Done(0)) };

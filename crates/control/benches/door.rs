@@ -29,7 +29,8 @@ impl Observer for Nothing {
 }
 
 fn door(bench: &mut Criterion) {
-    let request = Request { sender: Sender::this_process(Way::Library), action: Action::Read, offset: 0, len: 4096 };
+    let request =
+        Request { sender: Sender::this_process(Way::Library), action: Action::Read, offset: 0, len: 4096, rank: 0 };
     let part = SubRequest { region: 0, slot: 0, server: ServerId(0), datafile_offset: 0, len: 4096, from: 0, to: 4096 };
     let of = |wants_times| {
         let nothing = Arc::new(Nothing { wants_times });

@@ -58,6 +58,11 @@ impl Door {
         self.gate.is_some() || self.is_observed()
     }
 
+    /// Whether requests pass a gate.
+    pub fn has_gate(&self) -> bool {
+        self.gate.is_some()
+    }
+
     /// Whether programs may go past the mount that has this door: there is nothing that their own door does not have.
     pub fn lets_past(&self) -> bool {
         self.gate.as_ref().is_none_or(|gate| gate.is_in_the_preload_too())
@@ -145,7 +150,8 @@ mod tests {
 
     #[test]
     fn the_clock_is_read_for_an_observer_that_wants_times() {
-        let request = Request { sender: Sender::this_process(Way::Library), action: Action::Read, offset: 0, len: 1 };
+        let request =
+            Request { sender: Sender::this_process(Way::Library), action: Action::Read, offset: 0, len: 1, rank: 0 };
         let part = SubRequest { region: 0, slot: 0, server: ServerId(0), datafile_offset: 0, len: 1, from: 0, to: 1 };
         for (wants, readings, took_ns) in [(&[][..], 0, 0), (&[false], 0, 0), (&[false, true], 2, 7)] {
             let readings_now = Cell::new(0);

@@ -110,6 +110,8 @@ pub struct Request {
     pub offset: u64,
     /// Bytes that it asks for; 0 of a truncation and of a sync.
     pub len: u64,
+    /// How far behind others it is served, as its file's hint `class` says; 0: with all others.
+    pub rank: u8,
 }
 
 /// A file of a pool, by its logical handle; one that has none, by the number of its inode.

@@ -12,12 +12,16 @@ use stripewise_switching::switching;
 const STRIPES: usize = 4;
 
 /// Two threads open the file, write stripes of their own in a drawn order, in the head or behind it, and close it; a third moves it
-/// to the servers meanwhile, if it is let. No byte is lost, whatever the layout is in the end.
+/// to the servers meanwhile, or back from them, if it is let. No byte is lost, whatever the layout is in the end.
 ///
 /// # Panics
 /// That is not so.
 pub fn a_small_file_is_written_and_moved(pool: &TestPool) {
-    let file = TestFile::make(pool, &small(), thread_rng().gen_range(1..=2));
+    let (mut made, mut moved) = (small(), layout(0, 2));
+    if thread_rng().gen_bool(0.5) {
+        std::mem::swap(&mut made, &mut moved);
+    }
+    let file = TestFile::make(pool, &made, thread_rng().gen_range(1..=2));
     file.fill(&[0xee; 9]);
     let inode = |number: usize| file.inodes[number % file.inodes.len()].clone();
     let (writers, mover) = ([inode(0), inode(1)], inode(1));
@@ -41,13 +45,12 @@ pub fn a_small_file_is_written_and_moved(pool: &TestPool) {
                 })
             })
             .collect();
-        let moved = thread::spawn(move || {
-            if let Err(error) = mover.move_watched(&layout(0, 2), NAME, thread_rng().gen_bool(0.5), &mut |_, _| rests())
-            {
+        let mover = thread::spawn(move || {
+            if let Err(error) = mover.move_watched(&moved, NAME, thread_rng().gen_bool(0.5), &mut |_, _| rests()) {
                 assert_eq!(error.errno(), Errno::BUSY, "{error}");
             }
         });
-        threads.into_iter().chain([moved]).for_each(|thread| thread.join().expect("a thread"));
+        threads.into_iter().chain([mover]).for_each(|thread| thread.join().expect("a thread"));
     });
     let expected: Vec<u8> = (0..STRIPES).flat_map(|stripe| [stripe as u8 + 1; WIDTH as usize]).collect();
     assert_eq!(file.end(), expected);

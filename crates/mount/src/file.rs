@@ -354,7 +354,7 @@ impl Core {
                 let access = if self.writeback && access == OFlags::WRONLY { OFlags::RDWR } else { access };
                 let own = access | (flags & (OFlags::TRUNC | OFlags::NOATIME));
                 if own.contains(OFlags::TRUNC) {
-                    let request = Request { sender, action: Action::Truncate, offset: 0, len: 0 };
+                    let request = Request { sender, action: Action::Truncate, offset: 0, len: 0, rank: 0 };
                     self.store.plane().door().enter(FileId(node.ino), &request);
                 }
                 let opened = self.table.reopen(&node, own).map_err(Failure::from);

@@ -101,7 +101,7 @@ fn placement(file: &File) -> Placement {
 
 /// A request as a program past the mount sends it.
 fn request(action: Action) -> Request {
-    Request { sender: Sender::this_process(Way::Preload), action, offset: 4096, len: 9000 }
+    Request { sender: Sender::this_process(Way::Preload), action, offset: 4096, len: 9000, rank: 0 }
 }
 
 #[test]

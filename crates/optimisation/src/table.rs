@@ -107,8 +107,25 @@ pub const CACHED: OptimisationType = OptimisationType {
            bytes than it says; such a file cannot be written while it is open so",
 };
 
+/// Who is served first: requests on such a file wait for those on others, while programs take turns.
+pub const CLASS: OptimisationType = OptimisationType {
+    index: 4,
+    name: "class",
+    parameters: &[ParameterType {
+        name: "rank",
+        unit: ParameterUnit::Count,
+        bits: 3,
+        least: 1,
+        most: 7,
+        multiple: 1,
+        default: 1,
+    }],
+    does: "while an orchestrator is at work, requests on the file wait until programs have paused on files of a lower rank, and on \
+           those without one, which have rank 0; two windows at most",
+};
+
 /// All of them, by index.
-pub const TABLE: &[OptimisationType] = &[SMALL, READAHEAD, WRITEBEHIND, CACHED];
+pub const TABLE: &[OptimisationType] = &[SMALL, READAHEAD, WRITEBEHIND, CACHED, CLASS];
 
 impl OptimisationType {
     /// The optimisation of that index; `None` for one that this release does not know. O(number of optimisations).

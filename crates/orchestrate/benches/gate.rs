@@ -21,7 +21,8 @@ fn gate(bench: &mut Criterion) {
     drop(make_plan_page(&pool).expect("a page"));
     let program = Identified::named(rustix::process::geteuid().as_raw(), b"bench");
     let door = Turns::open(&pool, || Asker::Own(program), |_| {}).expect("a gate").install(Door::default());
-    let request = Request { sender: Sender::this_process(Way::Library), action: Action::Read, offset: 0, len: 4096 };
+    let request =
+        Request { sender: Sender::this_process(Way::Library), action: Action::Read, offset: 0, len: 4096, rank: 0 };
     let part = SubRequest { region: 0, slot: 0, server: ServerId(0), datafile_offset: 0, len: 4096, from: 0, to: 4096 };
     let pass = |door: &Door| {
         let request = black_box(&request);

@@ -31,6 +31,9 @@ const THREADS: usize = 1024;
 /// How often is looked whether what servers have of other programs is done: each half of a millisecond.
 const DRAIN_LOOK_NS: u64 = 500_000;
 
+/// A file of a rank waits until programs have paused on those of lower ranks for this part of a window.
+const PAUSE_PART: u64 = 4;
+
 /// Whose requests pass.
 #[derive(Clone, Copy)]
 pub enum Asker {
@@ -164,7 +167,7 @@ impl Turns {
         Some(place)
     }
 
-    /// Waits for the turn of a request's program: at most two windows in all.
+    /// Waits for the turn of a request's program, and for requests on files of lower ranks: at most two windows in all.
     #[cold]
     fn wait(&self, file: FileId, request: &Request) {
         let arrival_ns = now_ns();
@@ -174,6 +177,7 @@ impl Turns {
         let key = ProgramKey(cell.key.load(Ordering::Relaxed));
         uses.note_request(place, file.0, arrival_ns);
         uses.note_process(request.sender.asking_thread().unwrap_or_else(std::process::id), place, arrival_ns);
+        uses.note_rank(request.rank, arrival_ns);
         cell.requests.fetch_add(1, Ordering::Relaxed);
         let deadline_ns = arrival_ns.saturating_add(2 * self.plan.window_ns());
         let mut now_ns = self.pace(cell, key, request.len, arrival_ns, deadline_ns);
@@ -181,13 +185,18 @@ impl Turns {
             let wait_ns = match self.plan.admittance(key, now_ns) {
                 Admittance::Wait(wait_ns) => wait_ns.clamp(1, HELD_LOOK_NS),
                 Admittance::Turn if !self.is_drained(uses, now_ns) => DRAIN_LOOK_NS,
-                done => break done,
+                Admittance::Unanswered => break Admittance::Unanswered,
+                done => match uses.until_pause_ns(request.rank, self.plan.window_ns() / PAUSE_PART, now_ns) {
+                    0 => break done,
+                    wait_ns => wait_ns.min(HELD_LOOK_NS),
+                },
             };
             if now_ns >= deadline_ns {
                 break Admittance::Wait(wait_ns);
             }
             now_ns = sleep_until(now_ns.saturating_add(wait_ns).min(deadline_ns));
             cell.last_ns.store(now_ns, Ordering::Relaxed);
+            uses.note_rank(request.rank, now_ns);
         };
         if now_ns > arrival_ns {
             cell.held.fetch_add(1, Ordering::Relaxed);
@@ -285,6 +294,7 @@ impl Observer for Turns {
         }
         let now_ns = now_ns();
         let Some(uses) = self.uses() else { return };
+        uses.note_rank(request.rank, now_ns);
         let place = self.known(request, now_ns).map(|known| known.place);
         let part = served.part;
         let (datafile, offset) = match served.disk_address() {

@@ -21,7 +21,7 @@ pub(crate) const ON_DISK: u64 = u64::MAX;
 pub const PROGRAMS_DIRECTORY: &str = "programs";
 
 /// "SWUSES" and the version of the page.
-pub(crate) const USES_MAGIC: u64 = u64::from_be_bytes(*b"SWUSES\0\x02");
+pub(crate) const USES_MAGIC: u64 = u64::from_be_bytes(*b"SWUSES\0\x03");
 /// Programs of a user at a time; what more there are count with all others.
 pub(crate) const MOST_PROGRAMS: usize = 64;
 /// Servers of which there are figures: the pool's first ones.
@@ -30,6 +30,8 @@ pub(crate) const MOST_SERVERS: usize = 128;
 pub(crate) const MOST_PROCESSES: usize = 512;
 /// Requests that servers have of which is known whose they are.
 pub(crate) const MOST_FLIGHTS: usize = 256;
+/// Ranks of files, by their hint `class`; files without one have the first.
+const RANKS: usize = 8;
 /// Places that are looked at for a request.
 const FLIGHT_PLACES: usize = 8;
 /// A program or a process that has sent no request for this time may lose its place to another: 30 s.
@@ -110,6 +112,8 @@ pub(crate) struct UsePage {
     pub(crate) uses: [[UseCell; MOST_SERVERS]; MOST_PROGRAMS],
     pub(crate) processes: [ProcessCell; MOST_PROCESSES],
     pub(crate) flights: [FlightCell; MOST_FLIGHTS],
+    /// When programs last asked for bytes of files of each rank, waited for them or got them.
+    pub(crate) ranks: [AtomicU64; RANKS],
 }
 
 // SAFETY: all of its fields are atomics.
@@ -270,6 +274,18 @@ impl UsePage {
         }
     }
 
+    /// Notes that a program asks for bytes of a file of that rank, waits for them or has got them. One store.
+    pub(crate) fn note_rank(&self, rank: u8, now_ns: u64) {
+        self.ranks[usize::from(rank) % RANKS].store(now_ns, Ordering::Relaxed);
+    }
+
+    /// How long it is at least until programs have paused for `pause_ns` on files of lower ranks. Loads, as many as there are lower
+    /// ranks.
+    pub(crate) fn until_pause_ns(&self, rank: u8, pause_ns: u64, now_ns: u64) -> u64 {
+        let lower = &self.ranks[..usize::from(rank) % RANKS];
+        lower.iter().map(|last_ns| pause_ns.saturating_sub(age_ns(last_ns, now_ns))).max().unwrap_or(0)
+    }
+
     /// Notes that servers have a request of the program at `place`, which `process` carries out: a number for [`Self::land`].
     /// `None`: the places that are looked at are taken, and nothing knows of it. Some loads and one exchange.
     pub(crate) fn take_off(&self, process: u32, place: usize, now_ns: u64) -> Option<NonZeroU32> {
@@ -407,6 +423,21 @@ mod tests {
         assert!(!has(3000));
         page.land(NonZeroU32::MAX);
         assert!(page.take_off(own, place, 2 * FORGOTTEN_AFTER_NS).is_some());
+    }
+
+    #[test]
+    fn a_rank_waits_until_lower_ones_have_paused() {
+        let page = page();
+        let until_ns = |rank, now_ns| page.until_pause_ns(rank, 1000, now_ns);
+        assert_eq!(until_ns(7, 50_000), 0, "none has asked for anything");
+        page.note_rank(0, 50_000);
+        page.note_rank(3, 50_600);
+        assert_eq!([0, 1, 3, 4, 7].map(|rank| until_ns(rank, 50_700)), [0, 300, 300, 900, 900]);
+        assert_eq!([1, 4].map(|rank| until_ns(rank, 51_100)), [0, 500]);
+        // A time of another boot, and a rank that none can have.
+        page.note_rank(0, 50_000 + 2 * FORGOTTEN_AFTER_NS);
+        page.note_rank(255, 51_000);
+        assert_eq!([1, 255].map(|rank| until_ns(rank, 52_000)), [0, 0]);
     }
 
     #[test]

@@ -42,7 +42,12 @@ fn door(pool: &Pool, name: &str) -> Door {
 
 /// One request through a door, served at once.
 fn request(door: &Door, file: u64, offset: u64) {
-    let request = Request { sender: Sender::this_process(Way::Library), action: Action::Read, offset, len: 4096 };
+    request_of_rank(door, file, offset, 0);
+}
+
+fn request_of_rank(door: &Door, file: u64, offset: u64, rank: u8) {
+    let sender = Sender::this_process(Way::Library);
+    let request = Request { sender, action: Action::Read, offset, len: 4096, rank };
     door.enter(FileId(file), &request);
     let part =
         SubRequest { region: 0, slot: 0, server: ServerId(0), datafile_offset: offset, len: 4096, from: 0, to: 4096 };
@@ -132,6 +137,49 @@ fn two_programs_are_served_in_turn_and_go_on_when_the_orchestrator_dies() {
         }
         let status = orchestration_status(&pool.pool).unwrap();
         assert_eq!((status.process, status.served), (None, None));
+    });
+}
+
+#[test]
+fn a_file_of_a_higher_rank_waits_while_others_are_used_and_is_served_at_once_when_they_are_not() {
+    let pool = test_pool();
+    // Turns of programs have no part in it.
+    let mut orchestrator = Orchestrator::start(&pool.pool, &options("none", 200)).unwrap();
+    let (is_over, is_idle) = (AtomicBool::new(false), AtomicBool::new(false));
+    let served_when_idle = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        let _ends = (Ends(&is_over), Ends(&is_idle));
+        let (first, second) = (door(&pool.pool, "busy"), door(&pool.pool, "behind"));
+        let (is_over, is_idle, served_when_idle) = (&is_over, &is_idle, &served_when_idle);
+        let others = scope.spawn(move || {
+            while !is_idle.load(Ordering::Relaxed) {
+                request(&first, 1, 0);
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        });
+        scope.spawn(move || {
+            while !is_over.load(Ordering::Relaxed) {
+                request_of_rank(&second, 2, 0, 1);
+                served_when_idle.fetch_add(usize::from(is_idle.load(Ordering::Relaxed)), Ordering::Relaxed);
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        });
+        let program = |name: &str| {
+            let status = orchestration_status(&pool.pool).unwrap();
+            status.programs.into_iter().find(|one| one.traits.name == name).map(|one| one.traits)
+        };
+        // Each of its requests waits for two windows, and passes then.
+        work_until(&mut orchestrator, &pool.pool, |_| program("behind").is_some_and(|one| one.overdue >= 3));
+        let (first, behind) = (program("busy").unwrap(), program("behind").unwrap());
+        assert_eq!((first.held, first.overdue), (0, 0));
+        assert!(behind.held >= 3, "{behind:?}");
+        // The other program ends: one request more may wait for the pause, and those after it for nothing.
+        is_idle.store(true, Ordering::Relaxed);
+        others.join().unwrap();
+        let before = program("behind").unwrap();
+        work_until(&mut orchestrator, &pool.pool, |_| served_when_idle.load(Ordering::Relaxed) > 50);
+        let after = program("behind").unwrap();
+        assert!(after.held <= before.held + 2, "{before:?} {after:?}");
     });
 }
 
@@ -306,7 +354,8 @@ fn a_program_waits_until_servers_are_done_with_the_one_before() {
         let plan = SlicePlan { slices: slices.collect() };
         assert!(pages.put("even", PublishedPlan { plan, begin_ns, window_ns, listed: Vec::new() }));
     };
-    let read = Request { sender: Sender::this_process(Way::Library), action: Action::Read, offset: 0, len: 4096 };
+    let read =
+        Request { sender: Sender::this_process(Way::Library), action: Action::Read, offset: 0, len: 4096, rank: 0 };
     put(&mut pages, ["one", "two"]);
     let doors = ["one", "two"].map(|name| door(&pool.pool, name));
     doors[0].enter(FileId(1), &read);

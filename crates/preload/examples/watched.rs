@@ -38,7 +38,7 @@ impl Watch {
 
 impl Gate for Watch {
     fn enter(&self, _: FileId, request: &Request) {
-        let Request { sender, action, offset, len } = request;
+        let Request { sender, action, offset, len, .. } = request;
         std::thread::sleep(HOLD);
         self.note(format_args!("{:?} {} {action:?} {offset} {len}", sender.way(), sender.program().process()));
     }

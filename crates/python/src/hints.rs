@@ -216,6 +216,7 @@ pub(crate) fn path_taken<'py>(py: Python<'py>, pool_file: PathBuf, path: PathBuf
             "reads_ahead": taken.reads_ahead,
             "writes_behind": taken.writes_behind,
             "cached": taken.is_cached,
+            "rank": taken.rank,
             "rule": taken.rule.as_ref().map(Pattern::as_str),
             "landed_on": taken.landed_on,
             "hinted_now": described(&taken.hinted_now),

@@ -75,7 +75,7 @@ fn request_cost() {
     let datafile = placement.datafiles().expect("its datafiles").table[0].path(placement.handle);
     let plain = open(&base.join("s").join(datafile.as_str()));
     let sender = stripewise_control::Sender::this_process(Way::Library);
-    let request = |action| Request { sender, action, offset: 0, len: 0 };
+    let request = |action| Request { sender, action, offset: 0, len: 0, rank: 0 };
     for (bytes, calls) in [(4096, 2000), (512 << 10, 20)] {
         let places = FILE_BYTES / bytes as u64;
         let buf = RefCell::new(vec![1; bytes]);

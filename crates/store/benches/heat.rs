@@ -48,7 +48,7 @@ fn least_ns(door: &Door, files: u64, spread_bytes: u64) -> f64 {
         for _ in 0..CALLS {
             position = position.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             let (file, from) = (1 + position % files, ((position >> 20) % spread_bytes) & !4095);
-            let request = Request { sender, action: Action::Read, offset: from, len: 4096 };
+            let request = Request { sender, action: Action::Read, offset: from, len: 4096, rank: 0 };
             let part = SubRequest {
                 region: 0,
                 slot: 0,

@@ -10,7 +10,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use stripewise_control::{Action, Door, FileId, Gate, Observer, Program, Request, Served, Way};
+use stripewise_layout::Pattern;
+use stripewise_optimisation::CLASS;
 use stripewise_store::export_tree::{ExportOptions, export};
+use stripewise_store::handle::Optimisations;
+use stripewise_store::hints::DirectoryHints;
 use stripewise_store::{Files, PlaneOptions};
 
 /// What passes, by the way, the action, the offset and the length of each request.
@@ -46,6 +50,38 @@ impl Notes {
     fn take(&self) -> Vec<(Way, Action, u64, u64)> {
         assert_eq!(self.1.load(Ordering::Relaxed), 0, "servers have answered all");
         std::mem::take(&mut *self.0.lock().unwrap())
+    }
+}
+
+/// The ranks of what passes.
+#[derive(Default)]
+struct Ranks(Mutex<Vec<u8>>);
+
+impl Gate for Ranks {
+    fn enter(&self, _: FileId, request: &Request) {
+        self.0.lock().unwrap().push(request.rank);
+    }
+}
+
+#[test]
+fn requests_on_a_file_with_a_class_say_so_to_the_gate() {
+    let pool = TestPool::new(2);
+    let hint = |hints: &mut DirectoryHints| {
+        let mut optimisations = Optimisations::default();
+        optimisations.enable(CLASS.index, 5).unwrap();
+        hints.set(Some(Pattern::new("*.bak").unwrap()), optimisations)
+    };
+    pool.open().change_hints(Path::new("."), hint).unwrap();
+    let gate = Arc::new(Ranks::default());
+    let options = PlaneOptions { door: Door::default().with_gate(gate.clone()), ..PlaneOptions::default() };
+    let files = Files::open_with(pool.pool.clone(), options).unwrap();
+    for (name, rank) in [("a", 0), ("a.bak", 5)] {
+        let flags = OFlags::RDWR | OFlags::CREATE;
+        let file = files.open_file(Path::new(name), flags, Mode::RUSR | Mode::WUSR).unwrap();
+        file.write_at(&[IoSlice::new(b"some bytes")], 0).unwrap();
+        file.read_at(&mut [IoSliceMut::new(&mut [0; 100])], 0).unwrap();
+        assert_eq!(std::mem::take(&mut *gate.0.lock().unwrap()), [rank; 2], "{name}");
+        assert_eq!(files.store().path_taken(Path::new(name)).unwrap().rank, rank, "{name}");
     }
 }
 

@@ -4,7 +4,7 @@ mod common;
 
 use common::life::{On, findings};
 use common::{TestPool, in_own_mounts, layout, mount_tmpfs, pattern};
-use rustix::fs::{Mode, OFlags, XattrFlags};
+use rustix::fs::{Mode, OFlags, RenameFlags, XattrFlags};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use stripewise_store::handle::Optimisations;
 use stripewise_store::hints::{ATTRIBUTE, DirectoryHints, MAX_HINTS};
 use stripewise_store::pool::meta_periods;
 use stripewise_store::small_files::{MovedBefore, move_small_files};
-use stripewise_store::{Files, Store};
+use stripewise_store::{Files, Pool, Store};
 
 fn small(bytes: u64) -> Optimisations {
     let mut optimisations = Optimisations::default();
@@ -316,8 +316,8 @@ fn small_files_above_the_threshold_leave_and_truncated_ones_below_it_come_back()
     let back = due(&sent);
     assert_eq!(back, [of("large", 16 << 10, 5000)]);
     assert_eq!(mv(back), (1, 5000));
-    // The datafiles that it has got stay, without a byte.
-    assert_eq!(where_it_is(store, "large").0, 16 << 10);
+    // Its datafiles have gone.
+    assert_eq!(where_it_is(store, "large"), (16 << 10, 0));
     assert_eq!(std::fs::read(pool.pool.namespace.join("tree/large")).unwrap(), &pattern(50_000, 3)[..5000]);
     assert_eq!(content(&files, "large"), &pattern(50_000, 3)[..5000]);
     assert_eq!(content(&files, "beyond"), &pattern(200_000, 3)[..30_000]);
@@ -361,8 +361,8 @@ fn a_metadata_tier_that_has_only_its_reserve_left_takes_no_more_heads() {
         assert_eq!(content(&files, name), b"some bytes");
         where_it_is(files.store(), name)
     };
-    set(&pool.open(), ".", None, 8192);
-    assert_eq!(made("before"), (8192, 0));
+    set(&pool.open(), ".", None, 64 << 10);
+    assert_eq!(made("before"), (64 << 10, 0));
     let filler = fill(&pool, 500 << 10);
     assert_eq!(made("meanwhile"), (0, 1));
     std::fs::remove_file(filler).unwrap();
@@ -424,13 +424,63 @@ fn what_the_metadata_tier_serves_is_counted_by_all_processes_together() {
     for (number, files) in both.iter().enumerate() {
         make(files, &format!("f{number}"), &pattern(10_000, 1));
         assert_eq!(content(files, &format!("f{number}")), pattern(10_000, 1));
+        assert_eq!(content(files, "first"), b"", "the end of a file is no request");
     }
     let bytes = std::fs::read(pool.pool.namespace.join("meta-load.1")).unwrap();
     let words: Vec<u64> = bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap())).collect();
     let sum = |at: usize| words[24..88].chunks_exact(8).map(|line| line[at]).sum::<u64>();
     let [begun, reads, writes, read_bytes, written_bytes] = [0, 1, 2, 3, 4].map(sum);
-    assert_eq!((writes, written_bytes, read_bytes), (2, 8192, 8192));
+    assert_eq!((writes, written_bytes, reads, read_bytes), (2, 8192, 2, 8192));
     assert_eq!(begun, reads + writes);
+}
+
+/// Requests that the metadata tier has served, as the page of the load has them: reads and writes.
+fn served(pool: &TestPool) -> (u64, u64) {
+    let bytes = std::fs::read(pool.pool.namespace.join("meta-load.1")).unwrap_or_default();
+    let words: Vec<u64> = bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap())).collect();
+    let lines = || words.iter().skip(24).take(64).copied().collect::<Vec<_>>();
+    let sum = |at: usize| lines().chunks_exact(8).map(|line| line[at]).sum();
+    (sum(1), sum(2))
+}
+
+#[test]
+fn operations_on_names_of_the_library_are_load_of_an_emulated_tier() {
+    for (is_emulated, expected) in [(false, (0, 0)), (true, (3, 4))] {
+        let pool = TestPool::new(2);
+        if is_emulated {
+            let op = "{ startup = [\"10us\", \"10us\"], bandwidth = \"1GB/s\" }";
+            let text = std::fs::read_to_string(&pool.pool.file).unwrap();
+            let text = format!("{text}\n[meta]\nemulate = {{ read = {op}, write = {op} }}\n");
+            std::fs::write(&pool.pool.file, text).unwrap();
+        }
+        let files = Files::open(Pool::load(&pool.pool.file).unwrap()).unwrap();
+        files.make_directory(Path::new("d"), Mode::from_raw_mode(0o700)).unwrap();
+        make(&files, "d/f", b"on the servers");
+        files.stat(Path::new("d/f"), true).unwrap();
+        drop(files.open_file(Path::new("d/f"), OFlags::RDONLY, Mode::empty()).unwrap());
+        files.rename(Path::new("d/f"), Path::new("g"), RenameFlags::empty()).unwrap();
+        assert_eq!(files.list(Path::new("d")).unwrap().len(), 0);
+        files.unlink(Path::new("g")).unwrap();
+        assert_eq!(served(&pool), expected, "emulated: {is_emulated}");
+    }
+}
+
+#[test]
+fn new_files_have_no_head_where_the_threshold_is_less_than_the_least() {
+    let pool = TestPool::new(2);
+    let files = Files::open(pool.pool.clone()).unwrap();
+    set(files.store(), ".", None, 64 << 10);
+    make(&files, "first", b"some bytes");
+    for (name, share, expected) in [("some", 0.07, (4096, 0)), ("none", 0.03, (0, 1)), ("all", 1.0, (64 << 10, 0))] {
+        // A period that ends between the two moves the share.
+        let made = (0..20).map(|number| {
+            let name = format!("{name}{number}");
+            set_share(&pool, share);
+            make(&files, &name, b"some bytes");
+            where_it_is(files.store(), &name)
+        });
+        assert!({ made }.any(|found| found == expected), "{name}");
+    }
 }
 
 #[test]

@@ -69,6 +69,9 @@ def hint(
                    to the next, of files of no more than MOST bytes, 4KiB
                    to 512TiB, without =MOST 1GiB; such a file cannot be
                    written while it is open so
+      class=RANK   while an orchestrator is at work, requests on the file
+                   wait until programs have paused on files of a lower
+                   rank: 1 to 7, without =RANK 1; all others have 0
       layout=ROUND[/OFFSET@ROUND...]
                    where every byte is, as in a layout file: servers with
                    their widths, and more regions with their offsets
@@ -156,6 +159,8 @@ def _print_why(place: Place, *, as_json: bool) -> None:
         )
     if taken["cached"]:
         console.result("  the kernel of a mount keeps what is read of it, and it cannot be written while it is open so")
+    if taken["rank"]:
+        console.result("  while an orchestrator is at work, its requests wait for those on files of a lower rank")
     if taken["rule"] is not None:
         rule = terminal.name(taken["rule"])
         console.result(f"  a new file of its name gets the layout of the rule '{rule}', by `apply` or a hint")

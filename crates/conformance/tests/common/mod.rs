@@ -23,6 +23,7 @@ const KIND: &str = match env!("CARGO_CRATE_NAME").as_bytes() {
 const HINT: Option<&str> = match env!("CARGO_CRATE_NAME").as_bytes() {
     b"ahead" => Some("readahead=64K:2"),
     b"behind" => Some("writebehind=64K:60s"),
+    b"threshold" => Some("small=64K"),
     _ => None,
 };
 
@@ -89,6 +90,10 @@ pub fn conforms(name: &str, ways: &[AccessWay], count: u32) {
         }
         if end.is_none_or(|end| Instant::now() > end) {
             eprintln!("{name}: {} cases", tried.get());
+            if let Some((sent, returned)) = world.borrow().moved_by_threshold() {
+                eprintln!("{name}: the threshold sent {sent} files to the servers and brought {returned} back");
+                assert!(sent > 0 && returned > 0, "{name}: the threshold moved no file: nothing was tested");
+            }
             return;
         }
     }

@@ -5,7 +5,7 @@
 //!
 //! The long run: `STRIPEWISE_CRASH_RUNS=5000 cargo test --release -p stripewise-mount --test crash -- --nocapture`.
 //! A failure prints the script, the fault point and the state of the disks. What `random-17` did is done again by
-//! `STRIPEWISE_CRASH_SEED=17`.
+//! `STRIPEWISE_CRASH_SEED=17`; so it is with `small-17`.
 
 mod check;
 mod disk;
@@ -50,10 +50,10 @@ fn runs(usual: u64) -> u64 {
     number("STRIPEWISE_CRASH_RUNS", if is_thorough { usual } else { usual.div_ceil(QUICK_PART) })
 }
 
-/// Programs by chance, each with its seed.
-fn by_chance(count: u64) -> impl Iterator<Item = script::Script> {
+/// Programs by chance of a kind, `random` or `small`, each with its seed.
+fn by_chance(kind: &str, count: u64) -> impl Iterator<Item = script::Script> {
     let first = number("STRIPEWISE_CRASH_SEED", 1);
-    (first..first + count).map(|seed| run::script(&format!("random-{seed}")))
+    (first..first + count).map(move |seed| run::script(&format!("{kind}-{seed}")))
 }
 
 /// The distance between two fault points that are tried: all of them are several minutes of work for a small machine.
@@ -83,7 +83,8 @@ fn one_of_two_mounts_is_killed() {
 #[test]
 fn killed_at_random_in_programs_by_chance() {
     let mut tried = Tried::default();
-    let problems: Vec<_> = by_chance(runs(15)).flat_map(|script| kill_at_random(&script, 6, &mut tried)).collect();
+    let problems: Vec<_> =
+        by_chance("random", runs(15)).flat_map(|script| kill_at_random(&script, 6, &mut tried)).collect();
     tried.must_mean_something("programs by chance", &problems);
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
@@ -103,9 +104,27 @@ fn after_a_power_cut_what_was_synced_is_there() {
 #[test]
 fn after_a_power_cut_in_programs_by_chance_too() {
     let mut cut = Cut::default();
-    let scripts = by_chance(runs(30).div_ceil(10));
+    let scripts = by_chance("random", runs(30).div_ceil(10));
     let problems: Vec<_> = scripts.flat_map(|script| power_cuts(&script, 80, &mut cut)).collect();
     cut.must_mean_something("programs by chance", &problems);
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+#[test]
+fn killed_at_random_while_the_threshold_of_small_files_moves() {
+    let mut tried = Tried::default();
+    let scripts = by_chance("small", runs(8));
+    let problems: Vec<_> = scripts.flat_map(|script| kill_at_random(&script, 6, &mut tried)).collect();
+    tried.must_mean_something("small files by chance", &problems);
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+#[test]
+fn after_a_power_cut_while_the_threshold_of_small_files_moves() {
+    let mut cut = Cut::default();
+    let scripts = by_chance("small", runs(30).div_ceil(10));
+    let problems: Vec<_> = scripts.flat_map(|script| power_cuts(&script, 80, &mut cut)).collect();
+    cut.must_mean_something("small files by chance", &problems);
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 

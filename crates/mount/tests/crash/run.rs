@@ -37,6 +37,9 @@ pub fn script(name: &str) -> Script {
     if let Some(seed) = name.strip_prefix("random-") {
         return scripts::random(seed.parse().expect("a seed"), 40);
     }
+    if let Some(seed) = name.strip_prefix("small-") {
+        return scripts::random_small(seed.parse().expect("a seed"), 40);
+    }
     let mut all = scripts::all().into_iter().chain([scripts::past_the_mount(), scripts::through_two_mounts()]);
     all.find(|script| script.name == name).expect("a script of that name")
 }

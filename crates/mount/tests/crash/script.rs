@@ -12,9 +12,11 @@ use std::time::Duration;
 use rustix::fs::FallocateFlags;
 use stripewise_layout::{Layout, Pattern, ServerId, Stripe};
 use stripewise_optimisation::OptimisationSetting;
+use stripewise_store::drain::DrainWatch;
 use stripewise_store::handle::Optimisations;
 use stripewise_store::hints::DirectoryHints;
-use stripewise_store::{Error, Pool, Store};
+use stripewise_store::small_files::{MovedBefore, move_small_files};
+use stripewise_store::{Error, Pool, Store, Then};
 
 use crate::trace::MARKS;
 
@@ -93,6 +95,12 @@ pub enum Op {
     Hint {
         setting: &'static str,
     },
+    /// Small files move by the threshold, which is that share of what is hinted.
+    Threshold {
+        share: f64,
+        /// How many move, and no fewer; `None` where chance has it.
+        moves: Option<usize>,
+    },
 }
 
 /// How a file is opened.
@@ -117,7 +125,7 @@ pub struct Script {
 impl Script {
     /// Whether the mount keeps back what was written.
     fn keeps_back(&self) -> bool {
-        self.ops.iter().any(|op| matches!(op, Op::Hint { .. }))
+        self.ops.iter().any(|op| matches!(op, Op::Hint { setting } if setting.starts_with("writebehind")))
     }
 }
 
@@ -160,10 +168,10 @@ pub fn perform(script: &Script, pool_file: &Path, mount: &Path, other: Option<&P
         std::thread::sleep(Duration::from_millis(1));
     }
     let pool = Pool::load(pool_file).expect("the pool file is right");
-    let mut open: HashMap<usize, File> = HashMap::new();
+    let mut held = Held::default();
     for (index, op) in script.ops.iter().enumerate() {
         marks.write_all(format!("B{index}").as_bytes()).expect("a mark");
-        if let Err(error) = step(index, op, &pool, mounts, &mut open) {
+        if let Err(error) = step(index, op, &pool, mounts, &mut held) {
             let gone = [libc::ENOTCONN, libc::ECONNABORTED, libc::EIO, libc::ENODEV];
             assert!(
                 error.raw_os_error().is_some_and(|errno| gone.contains(&errno)),
@@ -179,6 +187,14 @@ pub fn perform(script: &Script, pool_file: &Path, mount: &Path, other: Option<&P
     }
 }
 
+/// What a process that performs a script has between two operations.
+#[derive(Default)]
+struct Held {
+    open: HashMap<usize, File>,
+    /// What the threshold has moved, by the files' handles.
+    moved: HashMap<u64, MovedBefore>,
+}
+
 /// Reads every file of a mount: all of them can be read to their end, whatever process is gone.
 fn read_all(mount: &Path) {
     let Ok(entries) = std::fs::read_dir(mount) else { return };
@@ -190,14 +206,8 @@ fn read_all(mount: &Path) {
     }
 }
 
-fn step(
-    index: usize,
-    op: &Op,
-    pool: &Pool,
-    mounts: [&Path; 2],
-    open: &mut HashMap<usize, File>,
-) -> std::io::Result<()> {
-    let mount = mounts[0];
+fn step(index: usize, op: &Op, pool: &Pool, mounts: [&Path; 2], held: &mut Held) -> std::io::Result<()> {
+    let (mount, open) = (mounts[0], &mut held.open);
     let at = |path: &str| mount.join(path);
     match op {
         Op::Open { slot, path, how } => {
@@ -262,8 +272,49 @@ fn step(
             let hint = |hints: &mut DirectoryHints| hints.set(None, optimisations);
             store(pool).change_hints(Path::new("."), hint).expect("the hint is kept");
         }
+        Op::Threshold { share, moves } => move_by_threshold(pool, *share, *moves, &mut held.moved),
     }
     Ok(())
+}
+
+/// Moves the small files that are due at this share, as `stripewise adapt` does: until `moves` have, if that is said.
+fn move_by_threshold(pool: &Pool, share: f64, moves: Option<usize>, before: &mut HashMap<u64, MovedBefore>) {
+    let store = store(pool);
+    let mut moved_files = 0;
+    loop {
+        // The first look ends the period, so that none ends between the share and what is due by it.
+        store.due_small_files(before).expect("the tree can be read");
+        let page = File::options().write(true).open(pool.namespace.join("meta-load.1")).expect("the page of the load");
+        page.write_all_at(&share.to_bits().to_ne_bytes(), 16).expect("a share");
+        let due = store.due_small_files(before).expect("the tree can be read");
+        let heads: Vec<_> = due.iter().map(|file| (file.path.clone(), file.head_bytes)).collect();
+        let moved = move_small_files(&pool.file, &heads, &mut On).expect("no other process moves files");
+        for file in due.iter().filter(|file| moved.staying.iter().all(|staying| staying.path != file.path)) {
+            let moves = before.get(&file.handle).map_or(0.0, |before| before.moves) + 1.0;
+            let sent_bytes = (file.head_bytes == 0).then_some(file.size_bytes);
+            before.insert(file.handle, MovedBefore { moves, sent_bytes });
+        }
+        // The mount may not have noticed a close yet.
+        let unexpected = moved.staying.iter().find(|staying| !staying.is_busy);
+        assert!(unexpected.is_none(), "a small file stays: {unexpected:?}");
+        moved_files += moved.moved_files;
+        match moves {
+            Some(moves) if moved_files < moves as u64 => {
+                assert!(!due.is_empty(), "{moved_files} of {moves} files move")
+            }
+            _ => return,
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Lets files move without a rest.
+struct On;
+
+impl DrainWatch for On {
+    fn progress(&mut self, _: &str, _: u64, _: u64) -> Then {
+        Then::On
+    }
 }
 
 fn store(pool: &Pool) -> Arc<Store> {

@@ -75,6 +75,43 @@ pub fn all() -> Vec<Script> {
                 Op::Settle,
             ],
         ),
+        // The threshold falls, and rises again: small files go to the servers and come back, as soon as they have no writer.
+        script(
+            "threshold",
+            [vec![Op::Hint { setting: "small=16K" }], durable("f", 9000), durable("g", W)].concat(),
+            [
+                vec![threshold(0.25, 2)],
+                with(vec![
+                    Op::Write { slot: 0, offset: 1000, len: 5000 },
+                    sync(),
+                    Op::Truncate { slot: 0, size: 700 },
+                    Op::Write { slot: 0, offset: 700, len: 600 },
+                    sync(),
+                ]),
+                vec![threshold(1.0, 1)],
+                // What has a writer stays.
+                with(vec![
+                    Op::Write { slot: 0, offset: 1300, len: W },
+                    sync(),
+                    Op::Threshold { share: 0.25, moves: None },
+                    Op::Write { slot: 0, offset: 3000, len: 2000 },
+                    Op::DataSync { slot: 0 },
+                ]),
+                vec![threshold(0.25, 1)],
+                with(vec![
+                    Op::Truncate { slot: 0, size: 2500 },
+                    Op::Threshold { share: 1.0, moves: None },
+                    Op::Write { slot: 0, offset: 2500, len: 400 },
+                    sync(),
+                ]),
+                vec![threshold(1.0, 1), open(How::Truncating), Op::Write { slot: 0, offset: 0, len: 15_000 }, sync()],
+                vec![Op::Unlink { path: "g" }, Op::Threshold { share: 0.25, moves: None }],
+                close().to_vec(),
+                // Where the mount is gone, it has moved already.
+                vec![Op::Threshold { share: 0.25, moves: None }],
+            ]
+            .concat(),
+        ),
         // What is written is gathered: by the mount, and so lost with it, until it is synced or closed.
         script(
             "write behind",
@@ -301,11 +338,28 @@ pub fn through_two_mounts() -> Script {
     script("two mounts", durable("f", W), ops)
 }
 
+fn threshold(share: f64, moves: usize) -> Op {
+    Op::Threshold { share, moves: Some(moves) }
+}
+
 fn open_as(slot: usize, path: &'static str) -> Op {
     Op::Open { slot, path, how: How::Existing }
 }
 
 const PATHS: [&str; 6] = ["a", "b", "c", "d/a", "d/b", "d/c"];
+
+/// A script by chance in a pool of small files, whose threshold moves every few operations.
+pub fn random_small(seed: u64, len: usize) -> Script {
+    let mut dice = Dice(!seed);
+    let mut ops = vec![Op::Hint { setting: "small=32K" }];
+    for op in random(seed, len).ops {
+        ops.push(op);
+        if dice.roll(4) == 0 {
+            ops.push(Op::Threshold { share: [0.125, 0.25, 1.0, 1.0][dice.roll(4) as usize], moves: None });
+        }
+    }
+    Script { name: format!("small-{seed}"), setup: 1, ops }
+}
 
 /// A script by chance.
 #[expect(clippy::too_many_lines, reason = "a table: an arm for each kind of step")]

@@ -16,6 +16,7 @@ use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use stripewise_model::Op;
 
 /// A pool in use without a mount. Paths are relative to the pool's mount point; none leads out of the pool, also not
 /// through a symbolic link.
@@ -102,8 +103,18 @@ impl Files {
         }
     }
 
+    /// An operation on names: takes time of an emulated metadata tier, as through a mount. One comparison for a real tier.
+    ///
+    /// # Errors
+    /// The queue of the emulated tier cannot be used.
+    pub(crate) fn serve_names(&self, op: Op) -> Result<()> {
+        let plane = self.store.plane();
+        if plane.charges_names() { plane.serve_names(op) } else { Ok(()) }
+    }
+
     /// Makes an empty file with its handle. It appears under its name only when it is complete.
     pub(crate) fn make(&self, path: &Path, mode: Mode) -> Result<OwnedFd> {
+        self.serve_names(Op::Write)?;
         let (parent, name) = self.split(path, "create")?;
         let failed = |errno| Error::io("create", path)(errno);
         // Layouts go by the path that the directory has, whichever way led to it.
@@ -161,6 +172,7 @@ impl Files {
     /// # Errors
     /// Those of `stat`.
     pub fn stat(&self, path: &Path, follow: bool) -> Result<Stat> {
+        self.serve_names(Op::Read)?;
         let nofollow = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
         let fd = self.beneath(path, OFlags::PATH | nofollow, Mode::empty()).map_err(Error::io("read", path))?;
         self.stat_of(fd.as_fd())
@@ -181,6 +193,7 @@ impl Files {
     /// # Errors
     /// The path leads nowhere, or the handle is damaged.
     pub fn inode(&self, path: &Path) -> Result<Option<Arc<Inode>>> {
+        self.serve_names(Op::Read)?;
         let fd = self.beneath(path, OFlags::PATH, Mode::empty()).map_err(Error::io("open", path))?;
         self.store.inode(fd.as_fd())
     }
@@ -190,6 +203,7 @@ impl Files {
     /// # Errors
     /// Those of `open` and `readdir`.
     pub fn list(&self, path: &Path) -> Result<Vec<std::ffi::OsString>> {
+        self.serve_names(Op::Read)?;
         use std::os::unix::ffi::OsStringExt as _;
         let failed = |errno| Error::io("read the directory", path)(errno);
         let fd = self.beneath(path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).map_err(failed)?;
@@ -208,6 +222,7 @@ impl Files {
     /// # Errors
     /// Those of `mkdir`.
     pub fn make_directory(&self, path: &Path, mode: Mode) -> Result<()> {
+        self.serve_names(Op::Write)?;
         let (parent, name) = self.split(path, "make the directory")?;
         rustix::fs::mkdirat(&parent, name, mode).map_err(Error::io("make the directory", path))?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -222,6 +237,7 @@ impl Files {
     /// # Errors
     /// Those of `rmdir`.
     pub fn remove_directory(&self, path: &Path) -> Result<()> {
+        self.serve_names(Op::Write)?;
         let (parent, name) = self.split(path, "remove the directory")?;
         rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR).map_err(Error::io("remove the directory", path))
     }
@@ -231,6 +247,7 @@ impl Files {
     /// # Errors
     /// Those of `symlink`.
     pub fn link_symbolically(&self, target: &Path, path: &Path) -> Result<()> {
+        self.serve_names(Op::Write)?;
         let (parent, name) = self.split(path, "make the link")?;
         rustix::fs::symlinkat(target, parent, name).map_err(Error::io("make the link", path))
     }
@@ -240,6 +257,7 @@ impl Files {
     /// # Errors
     /// Those of `readlink`.
     pub fn read_link(&self, path: &Path) -> Result<PathBuf> {
+        self.serve_names(Op::Read)?;
         use std::os::unix::ffi::OsStringExt as _;
         let (parent, name) = self.split(path, "read the link")?;
         let target = rustix::fs::readlinkat(parent, name, Vec::new()).map_err(Error::io("read the link", path))?;
@@ -251,6 +269,7 @@ impl Files {
     /// # Errors
     /// Those of `link`.
     pub fn link(&self, from: &Path, to: &Path) -> Result<()> {
+        self.serve_names(Op::Write)?;
         let (old, old_name) = self.split(from, "link")?;
         let (new, new_name) = self.split(to, "link")?;
         let _names = guard(&self.names);
@@ -262,6 +281,7 @@ impl Files {
     /// # Errors
     /// Those of `unlink`.
     pub fn unlink(&self, path: &Path) -> Result<()> {
+        self.serve_names(Op::Write)?;
         let (parent, name) = self.split(path, "remove")?;
         let names = guard(&self.names);
         let file = self.named(&parent, name);
@@ -275,6 +295,7 @@ impl Files {
     /// # Errors
     /// Those of `renameat2`.
     pub fn rename(&self, from: &Path, to: &Path, flags: RenameFlags) -> Result<()> {
+        self.serve_names(Op::Write)?;
         let (old, old_name) = self.split(from, "rename")?;
         let (new, new_name) = self.split(to, "rename")?;
         let names = guard(&self.names);
@@ -322,6 +343,7 @@ impl Files {
     /// # Errors
     /// Those of `chmod`, and of [`Inode::change_mode`].
     pub fn change_mode(&self, path: &Path, mode: Mode) -> Result<()> {
+        self.serve_names(Op::Write)?;
         let fd = self.beneath(path, OFlags::PATH, Mode::empty()).map_err(Error::io("change the mode of", path))?;
         let set = |mode| rustix::fs::chmod(proc_path(fd.as_fd()), mode);
         match self.store.inode(fd.as_fd())? {
@@ -338,6 +360,7 @@ impl Files {
     /// # Errors
     /// Those of `utimensat`.
     pub fn set_times(&self, path: &Path, times: &Timestamps) -> Result<()> {
+        self.serve_names(Op::Write)?;
         let fd = self.beneath(path, OFlags::PATH, Mode::empty()).map_err(Error::io("set the times of", path))?;
         match self.store.inode(fd.as_fd())? {
             Some(inode) => inode.set_times(times),

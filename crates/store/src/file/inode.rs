@@ -492,6 +492,15 @@ impl Inode {
         self.known_file().is_ok_and(|file| file.write_behind().is_some())
     }
 
+    /// How far behind its requests are served where the door has a gate; 0: with all others. One comparison without a gate; no
+    /// system call where its places are known.
+    pub(crate) fn rank(&self) -> u8 {
+        if !self.store.plane().door().has_gate() {
+            return 0;
+        }
+        self.known_file().map_or(0, |file| file.rank())
+    }
+
     /// For a file that is opened now: it is told of nothing that failed before.
     pub(crate) fn told(&self) -> Told {
         self.failures.told()

@@ -30,6 +30,7 @@ impl MovePlan {
     /// The move of a file of `size_bytes` to `layout`, whose new datafiles get `generation`. A byte stays where it is, in its
     /// generation, if both layouts have it at one place of one round; the file is cut where such bytes begin and end. All
     /// others are copied: those of one region count their places from where the region begins, and so never share one.
+    /// A file all of whose bytes come to its inode keeps no datafile.
     /// Where a handle cannot hold that many cuts, the shortest parts that would stay are copied as well, as many as it
     /// takes. O(regions of both x stripes), and O(log regions) times as long then.
     ///
@@ -38,6 +39,7 @@ impl MovePlan {
     pub(crate) fn new(old: &Placement, layout: &Layout, generation: u32, size_bytes: u64) -> Result<Self, HandleError> {
         let before = old.datafiles()?.placed;
         let parts = parts(&before, |offset| old.generations.at(offset), layout, generation);
+        let parts = without_empty_datafiles(parts, layout, generation, size_bytes);
         if let Ok(plan) = Self::of(&parts, layout, size_bytes) {
             return Ok(plan);
         }
@@ -96,6 +98,20 @@ fn parts(before: &Layout, generation_at: impl Fn(u64) -> u32, layout: &Layout, g
         parts.push(Part { from, to, generation, origin, region, stays });
         (old, region) = (old + usize::from(to == old_end), region + usize::from(to == new_end));
         from = to;
+    }
+    joined(parts)
+}
+
+/// Of a file all of whose bytes come to its inode, what lies behind them has no byte: its datafiles would be new ones, which are
+/// made when they are first written, so that those of before go.
+fn without_empty_datafiles(mut parts: Vec<Part>, layout: &Layout, generation: u32, size_bytes: u64) -> Vec<Part> {
+    let head_bytes = layout.head_in_inode_bytes();
+    let comes = parts.iter().any(|part| !part.stays && part.from < size_bytes);
+    if !comes || size_bytes > head_bytes {
+        return parts;
+    }
+    for part in parts.iter_mut().filter(|part| part.from >= head_bytes) {
+        *part = Part { generation, origin: layout.regions()[part.region].offset(), stays: false, ..*part };
     }
     joined(parts)
 }
@@ -215,6 +231,7 @@ mod tests {
                 let plan = MovePlan::new(&old, &layout, generation, size).unwrap();
                 let was = old.datafiles().unwrap();
                 let is = Datafiles::new(&layout, &plan.generations).unwrap();
+                let head_bytes = layout.head_in_inode_bytes();
                 let mut copied = vec![false; END as usize];
                 for &(from, to) in &plan.copy {
                     prop_assert!(from < to && to <= size && layout.region_at(from) == layout.region_at(to - 1));
@@ -222,7 +239,8 @@ mod tests {
                 }
                 for x in 0..2 * END {
                     let (before, after) = (round_of(&old.layout, x), round_of(&layout, x));
-                    let stays = before == after || before.len() == 1 && after.len() == 1 && before[0].server == after[0].server;
+                    let is_forgotten = !plan.copy.is_empty() && size <= head_bytes && x >= head_bytes;
+                    let stays = !is_forgotten && (before == after || before.len() == 1 && after.len() == 1 && before[0].server == after[0].server);
                     if stays {
                         prop_assert_eq!(place_of(&was, x), place_of(&is, x), "byte {} stays", x);
                     } else if let (Some(datafile), _) = place_of(&is, x) {

@@ -14,6 +14,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use stripewise_layout::{Layout, MAX_OFFSET};
+use stripewise_model::Op;
 
 /// An open file: its bytes, and an offset of its own as an open file description has. All methods may be called from
 /// any thread; those that move the offset take turns.
@@ -42,6 +43,7 @@ impl Files {
         let follow = flags & OFlags::NOFOLLOW;
         loop {
             if !exclusive {
+                self.serve_names(Op::Read)?;
                 match self.beneath(path, OFlags::PATH | follow, Mode::empty()) {
                     Ok(found) => match File::open(self.clone(), found.as_fd(), flags, path) {
                         Err(_) if flags.contains(OFlags::CREATE) && has_no_name(&found) => continue,

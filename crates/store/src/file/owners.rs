@@ -104,7 +104,10 @@ impl Inode {
                 datafiles.restore();
             }
         }
-        self.bump_epoch();
+        // A `chown` to the owner and group that it has, as `tar` makes one of each file, moves nothing that others know of it.
+        if followed.as_ref().map_or(true, |(after, ())| *after != before) {
+            self.bump_epoch();
+        }
         followed.and_then(|_| self.follow_a_move(file, kept))
     }
 

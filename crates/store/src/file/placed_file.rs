@@ -113,6 +113,8 @@ pub struct PlacedFile {
     write_behind: Option<WriteBehindHint>,
     /// Which files' pages kernels keep, where its handle says so.
     cached: Option<CachedHint>,
+    /// How far behind its requests are served, where its handle says so.
+    rank: u8,
 }
 
 impl PlacedFile {
@@ -141,6 +143,7 @@ impl PlacedFile {
             read_ahead: None,
             write_behind: None,
             cached: None,
+            rank: 0,
         })
     }
 
@@ -215,6 +218,7 @@ impl PlacedFile {
         self.read_ahead = hints::read_ahead(hinted);
         self.write_behind = hints::write_behind(hinted);
         self.cached = hints::cached(hinted);
+        self.rank = hints::rank(hinted);
     }
 
     /// How its readers are to be served ahead, where its handle says so.
@@ -230,6 +234,11 @@ impl PlacedFile {
     /// Whether kernels are to keep its pages, where its handle says so.
     pub(crate) fn cached(&self) -> Option<CachedHint> {
         self.cached
+    }
+
+    /// How far behind its requests are served, by its handle; 0: with all others.
+    pub(crate) fn rank(&self) -> u8 {
+        self.rank
     }
 
     pub(crate) fn set_handle_sum(&self, sum: Option<u32>) {
@@ -976,8 +985,12 @@ impl PlacedFile {
         self.plane.meta_watch().begin(self.placement.handle)
     }
 
-    /// Counts that the metadata tier has served it. Three additions and the clock.
+    /// Counts that the metadata tier has served it. Three additions and the clock; one subtraction where a read met the end of the
+    /// file, which costs no tier anything.
     pub(crate) fn end_on_meta(&self, op: Op, done_bytes: u64, begin_ns: u64) {
+        if op == Op::Read && done_bytes == 0 {
+            return self.plane.meta_watch().withdraw(self.placement.handle);
+        }
         let room = || self.plane.meta_room();
         self.plane.meta_watch().end(self.placement.handle, op, done_bytes, begin_ns, room);
     }

@@ -111,7 +111,7 @@ struct Admission {
 impl Admission {
     fn new(placements: &impl Placements, action: Action, offset: u64, lens: impl Iterator<Item = usize>) -> Self {
         let len = lens.fold(0, |sum: u64, len| sum.saturating_add(len as u64));
-        let request = Request { sender: placements.sender(), action, offset, len };
+        let request = Request { sender: placements.sender(), action, offset, len, rank: 0 };
         Self { request, is_admitted: placements.is_admitted(), in_flight: None }
     }
 
@@ -119,6 +119,7 @@ impl Admission {
     #[inline]
     fn enter(&mut self, file: &PlacedFile) {
         if self.in_flight.is_none() {
+            self.request.rank = file.rank();
             if !self.is_admitted {
                 file.door().enter(file.id(), &self.request);
             }

@@ -184,7 +184,7 @@ impl<'a> Requests<'a> {
 
     /// Waits at the gate, with no lock that others wait for. One comparison where there is none.
     pub(crate) fn enter(&self, action: Action, offset: u64, len: u64) -> Request {
-        let request = Request { sender: self.sender, action, offset, len };
+        let request = Request { sender: self.sender, action, offset, len, rank: self.inode.rank() };
         if !self.are_admitted {
             self.inode.store.plane().door().enter(FileId(self.inode.handle()), &request);
         }

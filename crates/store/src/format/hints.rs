@@ -8,7 +8,7 @@ use crate::format::handle::{Optimisations, Reader};
 use crate::os::error::HintsError;
 use std::time::Duration;
 use stripewise_layout::Pattern;
-use stripewise_optimisation::{CACHED, OptimisationSetting, READAHEAD, SMALL, WRITEBEHIND};
+use stripewise_optimisation::{CACHED, CLASS, OptimisationSetting, READAHEAD, SMALL, WRITEBEHIND};
 
 /// Name of the extended attribute.
 pub const ATTRIBUTE: &str = "user.stripewise.hints";
@@ -100,6 +100,16 @@ pub(crate) fn cached(optimisations: &Optimisations) -> Option<CachedHint> {
 /// [`cached`] as a handle has it.
 pub(crate) fn cached_setting(optimisations: &Optimisations) -> Option<OptimisationSetting> {
     OptimisationSetting::unpack(CACHED.index, optimisations.parameters(CACHED.index)?).ok()
+}
+
+/// The setting of `class` among `optimisations` as a handle has it, if this release understands it.
+pub(crate) fn class_setting(optimisations: &Optimisations) -> Option<OptimisationSetting> {
+    OptimisationSetting::unpack(CLASS.index, optimisations.parameters(CLASS.index)?).ok()
+}
+
+/// How far behind requests on the file are served; 0: with all others.
+pub(crate) fn rank(optimisations: &Optimisations) -> u8 {
+    class_setting(optimisations).map_or(0, |setting| setting.value(0) as u8)
 }
 
 impl DirectoryHints {

@@ -111,6 +111,7 @@ mod tests {
             action: Action::Read,
             offset: 0,
             len: 4096,
+            rank: 0,
         };
         for (file, server) in [(1, ServerId(0)), (2, ServerId(1)), (3, ServerId::META)] {
             door.served(FileId(file), &request, Served::of(&part(server.0), 4096), (0, || 0));

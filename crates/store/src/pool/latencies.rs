@@ -180,7 +180,7 @@ mod tests {
         let doors = [0; 2].map(|_| with_latencies(Door::default(), &pool).unwrap());
         let sender = Sender::this_process(Way::Library);
         let serve = |door: &Door, server, action, took_ns| {
-            let request = Request { sender, action, offset: 0, len: 4096 };
+            let request = Request { sender, action, offset: 0, len: 4096, rank: 0 };
             let part = SubRequest { region: 0, slot: 0, server, datafile_offset: 0, len: 4096, from: 0, to: 4096 };
             door.served(FileId(1), &request, Served::of(&part, 4096), (0, || took_ns));
         };

@@ -186,6 +186,11 @@ impl MetaLoad {
         self.is_over(now_ns)
     }
 
+    /// Takes back what [`MetaLoad::begin`] counted: the end of a file was read, which the tier serves from memory. One subtraction.
+    pub(crate) fn withdraw(&self, handle: u64) {
+        self.counts(handle)[BEGUN].fetch_sub(1, Ordering::Relaxed);
+    }
+
     fn counts(&self, handle: u64) -> &Words {
         &self.page[COUNTS + handle as usize % STRIPES]
     }

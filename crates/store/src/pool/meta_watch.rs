@@ -53,6 +53,13 @@ impl MetaWatch {
         }
     }
 
+    /// Counts that it was none, as the file has no byte there.
+    pub(crate) fn withdraw(&self, handle: u64) {
+        if let Some(load) = self.load() {
+            load.withdraw(handle);
+        }
+    }
+
     /// Ends the period if it is over, by the `room` that the tier has; whatever its processes did meanwhile.
     pub(crate) fn look(&self, room: impl FnOnce() -> Option<Room>) {
         let Some(load) = self.load() else { return };
@@ -74,11 +81,17 @@ impl MetaWatch {
         }
     }
 
-    /// What new small files get of the bytes that their directory allows in the inode: `most_bytes`, or the threshold's share of
+    /// What small files may have in the inode of the bytes that their directory allows: `most_bytes`, or the threshold's share of
     /// them, in steps of `least_bytes` and no fewer.
     pub(crate) fn threshold(&self, most_bytes: u64, least_bytes: u64) -> u64 {
+        self.head_of_new(most_bytes, least_bytes).max(least_bytes).min(most_bytes)
+    }
+
+    /// What new small files get of them: 0 where the share is less than `least_bytes`, as a head of so little costs the tier a request
+    /// more and saves the servers next to none.
+    pub(crate) fn head_of_new(&self, most_bytes: u64, least_bytes: u64) -> u64 {
         let share = self.load().map_or(1.0, |load| load.share(now_ns()));
         let bytes = (most_bytes as f64 * share) as u64;
-        (bytes - bytes % least_bytes).max(least_bytes).min(most_bytes)
+        bytes - bytes % least_bytes
     }
 }

@@ -125,7 +125,7 @@ impl OpenPool {
     /// them that it has got.
     ///
     /// A rule of `apply` names the place of every byte, so that hints change no place there. A metadata tier that has only its
-    /// reserve left takes no heads of files, and one that is busy or filling smaller ones.
+    /// reserve left takes no heads of files, and one that is busy or filling smaller ones, or none.
     pub(crate) fn layout_hinted(&self, layout: Arc<Layout>, hinted: &Optimisations) -> (Arc<Layout>, Optimisations) {
         let (is_default, mut got) = (Arc::ptr_eq(&layout, &self.made_now()), Optimisations::default());
         let layout = self.with_room(layout);
@@ -134,7 +134,9 @@ impl OpenPool {
             // The table keeps its bounds.
             let _ = got.enable(index, parameters);
         };
-        for setting in [hints::read_ahead_setting, hints::write_behind_setting, hints::cached_setting] {
+        let settings =
+            [hints::read_ahead_setting, hints::write_behind_setting, hints::cached_setting, hints::class_setting];
+        for setting in settings {
             if let Some(setting) = setting(hinted) {
                 add(&mut got, setting);
             }
@@ -143,7 +145,7 @@ impl OpenPool {
             return (layout, got);
         };
         let size = &SMALL.parameters[0];
-        let head_bytes = self.plane().meta_watch().threshold(small.value(0), size.multiple);
+        let head_bytes = self.plane().meta_watch().head_of_new(small.value(0), size.multiple);
         let Ok(small) = OptimisationSetting::new(&SMALL, &[head_bytes]) else { return (layout, got) };
         match layout.with_head_in_inode(head_bytes) {
             Ok(with_head) => {

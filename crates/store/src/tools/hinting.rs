@@ -1,7 +1,7 @@
 //! Hints of directories: reading them when a file is made, changing them, and handing them down.
 
 use crate::format::handle::Optimisations;
-use crate::format::hints::{ATTRIBUTE, DirectoryHints, MAX_BYTES, cached, read_ahead, write_behind};
+use crate::format::hints::{ATTRIBUTE, DirectoryHints, MAX_BYTES, cached, rank, read_ahead, write_behind};
 use crate::os::error::{Error, HintsError, Result};
 use crate::os::sys::{proc_path, retry};
 use crate::pool::store::Store;
@@ -39,6 +39,8 @@ pub struct PathTaken {
     pub writes_behind: bool,
     /// Whether kernels keep what is read of it, as long as the file has no writer: not in a pool of several users.
     pub is_cached: bool,
+    /// How far behind its requests are served while an orchestrator is at work; 0: with all others.
+    pub rank: u8,
     /// The pattern of the rule that names the layout of a new file of its path, if one does: hints change no place then.
     pub rule: Option<Pattern>,
     /// The tier on which it has landed, until it moves to its place.
@@ -67,6 +69,7 @@ impl Store {
             reads_ahead: !self.plane().is_shared() && read_ahead(&placed.made_with).is_some(),
             writes_behind: write_behind(&placed.made_with).is_some(),
             is_cached: !self.plane().is_shared() && cached(&placed.made_with).is_some(),
+            rank: rank(&placed.made_with),
             made_with: placed.made_with,
             rule: self.rule_for(path)?.map(|rule| rule.pattern),
             landed_on: placed.landed_on,

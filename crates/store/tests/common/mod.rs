@@ -75,7 +75,7 @@ fn full_name(name: &str) -> String {
 
 /// A request of this process, for what takes one.
 pub fn request(action: Action, offset: u64, len: usize) -> Request {
-    Request { sender: Sender::this_process(Way::Library), action, offset, len: len as u64 }
+    Request { sender: Sender::this_process(Way::Library), action, offset, len: len as u64, rank: 0 }
 }
 
 /// Creates `name` in the tree.
