@@ -1,8 +1,11 @@
 """Promotion: what has become hot since the last look comes to a faster tier, and a scan does not."""
 
+import subprocess
+import sys
+
 import pytest
 
-from conftest import Stripewise
+from conftest import BIN, Stripewise
 from stripewise import _native, layouts
 from stripewise.api import adapt, promotion
 from stripewise.api.pacing import Pace
@@ -139,15 +142,32 @@ def test_adapt_promotes_between_two_decisions_and_says_so_in_the_next(tmp_path, 
     layout.write_text(FIRST)
     layouts.apply(layout, file)
     pool = Pool.load(file)
-    promoter = promotion.Promoter(pool, 0.01, adapt.move_s_per_byte(pool) / 100, Pace(urgent=True))
+    promoter = promotion.Promoter(pool, 0.2, adapt.move_s_per_byte(pool) / 100, Pace(urgent=True))
     script = (
-        "import os, sys\nopen(f'{sys.argv[1]}/f', 'wb').write(bytes(1 << 23))\n"
-        "file = os.open(f'{sys.argv[1]}/f', os.O_RDONLY)\n"
-        "for n in range(300): os.pread(file, 65536, (2 << 20) + n % 16 * 65536)\n"
+        "import os, sys\nmount, over = sys.argv[1:]\nopen(f'{mount}/f', 'wb').write(bytes(1 << 23))\n"
+        "file = os.open(f'{mount}/f', os.O_RDONLY)\n"
+        "while not os.path.exists(over):\n"
+        "    for n in range(16): os.pread(file, 65536, (2 << 20) + n * 65536)\n"
     )
-    promoter.look(_native.pool_heat(str(file), "."), 1.0)
-    stripewise("run", "--quiet", "--pool", file, "--", "python3", "-c", script, base / "mount")
-    done = next(promoter.run(3600.0, adapt.Limits(), lambda: 0))
+    over = tmp_path / "over"
+    command = [
+        BIN / "stripewise",
+        "run",
+        "--quiet",
+        "--pool",
+        file,
+        "--",
+        sys.executable,
+        "-c",
+        script,
+        base / "mount",
+        over,
+    ]
+    with subprocess.Popen([*map(str, command)]) as load:
+        done = next(promoter.run(60.0, adapt.Limits(), lambda: 0), None)
+        over.touch()
+        assert load.wait(timeout=60) == 0
+    assert done is not None, "nothing was promoted"
     assert done["copied_bytes"] > 0
     promoted = promoter.promoted()
     decision = adapt.reconsider(pool, adapt.Limits(), promoted=promoted)
