@@ -17,7 +17,7 @@ HINTS = "readahead=8M:2 writebehind=4M"
 WINDOW_BYTES, DEPTH = 8 * MIB, 2
 GATHERED_BYTES, DELAY_S = 4 * MIB, 1.0
 MOST_STREAMS, MOST_OTHERS = 8, 512
-PIECES, MOST_AHEAD, FRONT = 64, 16, 16
+PIECES, MOST_AHEAD, FIRST, FRONT = 128, 48, 16, 16
 
 Request = tuple[int, int, int, int, int]
 """Process, file, offset, size and kind."""
@@ -57,7 +57,8 @@ class _Stream:
 
     def fetch(self, size_of_file: int) -> list[tuple[int, int]]:
         """The windows that are fetched now, begin and end."""
-        if not self.goes_on or (self.asked & ((1 << FRONT) - 1)).bit_count() < FRONT // 2:
+        is_dense = (self.asked & ((1 << FRONT) - 1)).bit_count() >= FRONT // 2 or self.asked.bit_count() >= PIECES // 2
+        if not self.goes_on or not is_dense:
             return []
         offset = self.end - self.size
         self.fetched = [of for of in self.fetched if of[1] + PIECES * self.size > offset]
@@ -66,7 +67,7 @@ class _Stream:
         found = []
         while sum(begin > offset for begin, _ in self.fetched) < DEPTH:
             begin = self.fetched[-1][1] if self.fetched else self.end
-            self.step = min(2 * max(self.step, MOST_AHEAD * self.size), WINDOW_BYTES)
+            self.step = min(2 * max(self.step, FIRST * self.size), WINDOW_BYTES)
             end = min(begin + self.step, size_of_file)
             if begin >= end:
                 break
@@ -141,7 +142,9 @@ class Mount:
             streams.remove(stream)
         stream.used = self._requests
         others = [of for of in streams if self._requests - of.used <= MOST_OTHERS]
-        self._streams[file] = [stream, *others[: MOST_STREAMS - 1]]
+        while len(others) >= MOST_STREAMS:
+            others.remove(next((of for of in reversed(others) if not of.goes_on), others[-1]))
+        self._streams[file] = [stream, *others]
         was_fetched = any(begin <= offset and offset + size <= end for begin, end in stream.fetched)
         fetched = stream.fetch(self._sizes[file])
         if not was_fetched:

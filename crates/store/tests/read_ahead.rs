@@ -130,6 +130,21 @@ fn parts_together(offsets: impl Iterator<Item = u64>, settings: &[&str]) -> u64 
 }
 
 #[test]
+fn two_pieces_in_a_row_of_one_reader_are_no_stream_of_its_own() {
+    let (_pool, files, counted, bytes) = watched(&["readahead=64K"]);
+    let opens: Vec<File> = (0..16).map(|_| open(&files, "f", OFlags::RDONLY)).collect();
+    for piece in 0..512 {
+        let offset = piece * 2048;
+        // One by one until it shows that all are in order, then in pairs.
+        let reader = if piece < 32 { piece } else { piece / 2 };
+        let found = read(&opens[reader % 16], offset as u64, 2048);
+        assert_eq!(found, bytes[offset..][..2048], "at {offset}");
+    }
+    let read_bytes = counted.bytes.load(Ordering::Relaxed);
+    assert!(read_bytes < bytes.len() as u64 * 5 / 4, "{read_bytes} bytes of {}", bytes.len());
+}
+
+#[test]
 fn what_several_opens_read_together_is_fetched_once() {
     let in_order = || (0..512_u64).map(|number| number * 2048);
     assert_eq!(parts_together(in_order(), &[]), 512);

@@ -60,12 +60,19 @@ pub(crate) struct ReadFront {
     /// Byte behind the last piece.
     end: u64,
     /// The last pieces before `end`, a bit each, the lowest one for the last: set where it was asked for.
-    asked: u64,
+    asked: u128,
     /// Requests since `end` was `from`.
     requests: u32,
     from: u64,
     /// The last requests have moved `end` by about as many pieces.
     goes_on: bool,
+}
+
+/// A piece, by how many pieces its beginning is from the end of the last one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FrontPlace {
+    Before(u64),
+    Behind(u64),
 }
 
 /// Of that many last pieces half must have been asked for, and as many requests must move the end by half as many pieces to twice
@@ -74,28 +81,39 @@ const FRONT: u32 = 16;
 
 impl ReadFront {
     /// Pieces before the last one that it knows of.
-    pub(crate) const PIECES: u64 = 64;
-    /// Pieces by which a reader may be ahead of all others.
-    pub(crate) const MOST_AHEAD: u64 = 16;
+    pub(crate) const PIECES: u64 = 128;
+    /// Pieces by which a reader may be ahead of all others: those wait for other things meanwhile.
+    pub(crate) const MOST_AHEAD: u64 = 48;
+    /// Pieces that the first window reaches over, twice.
+    pub(crate) const FIRST: u64 = 16;
 
     /// Of one request, which does not reach behind the greatest offset.
     pub(crate) fn of(offset: u64, len: u64) -> Self {
         Self { len, end: offset + len, asked: 1, requests: 1, from: offset, goes_on: false }
     }
 
-    /// Whether a request is for one of the pieces, near to the last ones; it is noted then. O(1).
-    pub(crate) fn note(&mut self, offset: u64, len: u64) -> bool {
+    /// Where a request is, if it is for one of the pieces, near to the last ones. O(1).
+    pub(crate) fn place(&self, offset: u64, len: u64) -> Option<FrontPlace> {
         if len != self.len || !offset.abs_diff(self.end).is_multiple_of(len) {
-            return false;
+            return None;
         }
         let pieces = offset.abs_diff(self.end) / len;
-        if offset < self.end && pieces <= Self::PIECES {
-            self.asked |= 1 << (pieces - 1);
-        } else if offset >= self.end && pieces < Self::MOST_AHEAD {
-            self.asked = self.asked << (pieces + 1) | 1;
-            self.end = offset + len;
+        if offset < self.end {
+            (pieces <= Self::PIECES).then_some(FrontPlace::Before(pieces))
         } else {
-            return false;
+            (pieces < Self::MOST_AHEAD).then_some(FrontPlace::Behind(pieces))
+        }
+    }
+
+    /// Whether a request is for one of the pieces, near to the last ones; it is noted then. O(1).
+    pub(crate) fn note(&mut self, offset: u64, len: u64) -> bool {
+        match self.place(offset, len) {
+            Some(FrontPlace::Before(pieces)) => self.asked |= 1 << (pieces - 1),
+            Some(FrontPlace::Behind(pieces)) => {
+                self.asked = self.asked << (pieces + 1) | 1;
+                self.end = offset + len;
+            }
+            None => return false,
         }
         self.requests += 1;
         if self.requests == FRONT {
@@ -106,10 +124,17 @@ impl ReadFront {
         true
     }
 
-    /// The last piece, offset and length, where what is behind it will be read, too, as far as that can be told.
+    /// Whether the last requests were in an order.
+    pub(crate) fn goes_on(&self) -> bool {
+        self.goes_on
+    }
+
+    /// The last piece, offset and length, where what is behind it will be read, too, as far as that can be told. Where one reader is far
+    /// ahead, most of all pieces that are known were asked for.
     pub(crate) fn last(&self) -> Option<(u64, u64)> {
         let last = self.asked & ((1 << FRONT) - 1);
-        (self.goes_on && last.count_ones() >= FRONT / 2).then_some((self.end - self.len, self.len))
+        let is_dense = last.count_ones() >= FRONT / 2 || u64::from(self.asked.count_ones()) >= Self::PIECES / 2;
+        (self.goes_on && is_dense).then_some((self.end - self.len, self.len))
     }
 }
 
@@ -159,18 +184,24 @@ mod tests {
         assert_eq!(front.last(), Some((150, 10)));
         assert!(front.note(50, 10), "one that was asked for already is one of them");
         assert_eq!(front.last(), Some((150, 10)));
-        for (offset, len) in [(155, 10), (160, 11), (320, 10), (10_000, 10)] {
+        for (offset, len) in [(155, 10), (160, 11), (160 + 480, 10), (10_000, 10)] {
             assert!(!front.note(offset, len), "{len} bytes at {offset} are none of them");
         }
         assert!(front.note(310, 10), "one reader is ahead of the others");
         assert_eq!(front.last(), None, "what lies between was not asked for");
+        let mut front = ReadFront::of(0, 10);
+        assert!((1..200).all(|piece| front.note(piece * 10, 10)));
+        assert!(front.note(2470, 10), "one is far ahead, and all before was asked for");
+        assert_eq!(front.last(), Some((2470, 10)));
+        assert!(front.note(2940, 10));
+        assert_eq!(front.last(), None, "most of what is known was not");
     }
 
     #[test]
     fn what_is_asked_for_again_backwards_or_in_part_is_no_front() {
         let mut front = ReadFront::of(0, 10);
         assert!((1..200).all(|piece| front.note(piece * 10, 10)));
-        assert!(front.note(2000 - 640, 10) && !front.note(2000 - 650, 10), "64 pieces are known");
+        assert!(front.note(2000 - 1280, 10) && !front.note(2000 - 1290, 10), "128 pieces are known");
         assert!((0..32).all(|piece| front.note(1900 + piece % 8 * 10, 10)));
         assert_eq!(front.last(), None, "it does not go on");
         let mut front = ReadFront::of(0, 10);

@@ -67,9 +67,7 @@ impl<B: IoPath + Clone + 'static> ReadAhead<B> {
         let pattern = stream.history.note(offset, len);
         let epoch = self.inode.epoch();
         stream.fetches.let_go_of_older(epoch);
-        if pattern != ReadPattern::Sequential
-            && let Some(planned) = self.plan_together(sender, epoch, (offset, len))
-        {
+        if let Some(planned) = self.plan_together(sender, epoch, (offset, len), pattern == ReadPattern::Sequential) {
             stream.fetches.let_go();
             return planned;
         }
@@ -94,9 +92,19 @@ impl<B: IoPath + Clone + 'static> ReadAhead<B> {
         covering
     }
 
-    /// As [`ReadAhead::plan`] for what all opens of the file read together. `None`: the request is no piece of such a stream.
-    fn plan_together(&self, sender: Sender, epoch: u32, (offset, len): (u64, u64)) -> Option<Option<Covering>> {
+    /// As [`ReadAhead::plan`] for what all opens of the file read together. `None`: the request is no piece of such a stream. One that
+    /// this open reads in sequence is a piece of a stream that is known already, of which it has two in a row by chance, or of none.
+    fn plan_together(
+        &self,
+        sender: Sender,
+        epoch: u32,
+        (offset, len): (u64, u64),
+        is_in_sequence: bool,
+    ) -> Option<Option<Covering>> {
         let mut streams = self.inode.together.lock()?;
+        if is_in_sequence && !streams.goes_on_with(offset, len) {
+            return None;
+        }
         let pause = streams.pause;
         let stream = streams.note(offset, len);
         stream.fetches.let_go_of_older(epoch);
@@ -139,7 +147,7 @@ impl<B: IoPath + Clone + 'static> ReadAhead<B> {
         together: bool,
     ) -> Option<()> {
         let (kept_bytes, first_bytes) =
-            if together { (ReadFront::PIECES * len, ReadFront::MOST_AHEAD * len) } else { (0, len) };
+            if together { (ReadFront::PIECES * len, ReadFront::FIRST * len) } else { (0, len) };
         while fetches.list.front().is_some_and(|fetch| fetch.end() + kept_bytes <= offset) {
             fetches.list.pop_front();
         }

@@ -57,9 +57,18 @@ impl StreamsTogether {
         });
         stream.used = requests;
         self.list.retain(|other| requests - other.used <= MOST_OTHERS);
-        self.list.truncate(MOST_STREAMS - 1);
+        // Readers at random make a stream of each of their requests: what has shown an order stays before those.
+        while self.list.len() >= MOST_STREAMS {
+            let unordered = self.list.iter().rposition(|other| !other.front.goes_on());
+            self.list.remove(unordered.unwrap_or(self.list.len() - 1));
+        }
         self.list.push_front(stream);
         &mut self.list[0]
+    }
+
+    /// Whether a request is a piece of a stream that several opens have read in order. O(streams).
+    pub(crate) fn goes_on_with(&self, offset: u64, len: u64) -> bool {
+        self.list.iter().any(|stream| stream.front.goes_on() && stream.front.place(offset, len).is_some())
     }
 
     /// Forgets all of them, with what was fetched.
