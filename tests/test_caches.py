@@ -85,7 +85,7 @@ KIB, MIB = 1 << 10, 1 << 20
 
 def served(promotion, *requests):
     """Steps of the only process with requests, and of the one beside it."""
-    parts = dict(promotion.serve(np.array(requests, dtype=np.int64)))
+    parts = dict(promotion.serve([(0, *request) for request in requests]))
     return tuple([tuple(step) for step in parts.get(number, np.empty((0, 4))).tolist()] for number in (0, PROCESSES))
 
 
