@@ -16,14 +16,13 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 from stripewise import mounts
 from stripewise._native import StripewiseError
 from stripewise.api import adapt as adapting
 from stripewise.api import metrics as serving
 from stripewise.api import promotion, running
-from stripewise.api.promotion import Promoter
+from stripewise.api.between import Rounds
 from stripewise.pool import Pool
 
 __all__ = ["mount"]
@@ -101,17 +100,14 @@ def _serve(pool: Pool, asked: dict[str, str | bool | None]) -> None:
 
 def _adapt(pool: Pool, is_mounted: Callable[..., bool]) -> None:
     """Decides, and promotes until the next decision is due; a move ends when the mount does."""
-    promoter: Promoter | None = None
-    promoted: dict[str, Any] = {}
+    rounds: Rounds | None = None
     while is_mounted():
         try:
             pool = Pool.load(pool.file)
-            promoter = promoter or Promoter(pool, promotion.LOOK_S, adapting.move_s_per_byte(pool))
-            promoter.pool, promoted = pool, {**promoted, **promoter.promoted()}
-            limits = adapting.Limits(horizon_s=min(adapting.DAY_S, promoter.lasts_s(PERIOD_S)))
-            adapting.reconsider(pool, limits, progress=is_mounted, promoted=promoted)
-            promoted = {}
-            for _ in promoter.run(PERIOD_S, adapting.Limits(), int, is_mounted, is_mounted):
+            if rounds is None:
+                rounds = Rounds(pool, promotion.LOOK_S)
+            rounds.decide(pool, adapting.Limits(), progress=is_mounted)
+            for _ in rounds.until_due(PERIOD_S, adapting.Limits(), is_mounted, is_mounted):
                 pass
         except StripewiseError as error:
             adapting.failed(pool, error)

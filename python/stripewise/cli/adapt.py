@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import time
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +11,8 @@ import typer
 
 from stripewise import StripewiseError
 from stripewise.api import adapt as adapting
-from stripewise.api import promotion, service, shifts
+from stripewise.api import promotion, service
+from stripewise.api.between import Rounds
 from stripewise.api.metrics import serve
 from stripewise.api.pools import Pool, parse_bytes
 from stripewise.cli import console, draining, settling
@@ -96,23 +95,10 @@ def adapt(
         if metrics is not None:
             url, _ = serve(pool, metrics)
             console.say(f"metrics for Prometheus at {url}")
-        watch = shifts.Watch(pool)
-        watch.has_shifted()
-        promoter: promotion.Promoter | None = None
-        lasts_s = limits.horizon_s
+        rounds = Rounds(pool, 0.0 if once or dry_run else promote_s, pace)
         while True:
-            decided_s = time.monotonic()
             with console.moving() as progress:
-                decision = adapting.reconsider(
-                    pool,
-                    replace(limits, horizon_s=min(limits.horizon_s, lasts_s, watch.lasted_s or limits.horizon_s)),
-                    planner=planner,
-                    heat=watch.heat(),
-                    dry_run=dry_run,
-                    pace=pace,
-                    progress=progress,
-                    promoted=promoter.promoted() if promoter is not None else None,
-                )
+                decision = rounds.decide(pool, limits, planner=planner, dry_run=dry_run, progress=progress)
             if as_json:
                 console.document(decision)
             else:
@@ -120,35 +106,12 @@ def adapt(
             if once or dry_run:
                 return
             console.out.file.flush()
-            if promote_s > 0 and promoter is None:
-                promoter = promotion.Promoter(pool, promote_s, adapting.move_s_per_byte(pool), pace)
-            _until_due(watch, promoter, period_s, limits, as_json=as_json)
-            if promoter is not None:
-                lasts_s = promoter.lasts_s(time.monotonic() - decided_s)
-
-
-def _until_due(
-    watch: shifts.Watch,
-    promoter: promotion.Promoter | None,
-    period_s: float,
-    limits: adapting.Limits,
-    *,
-    as_json: bool,
-) -> None:
-    """Until the next decision is due: after a period, or when the load has come to other places. Promotes meanwhile."""
-    looks = min(shifts.LOOKS, int(period_s))
-    for _ in range(looks):
-        if promoter is None:
-            time.sleep(period_s / looks)
-        else:
-            for done in promoter.run(period_s / looks, limits, lambda: adapting.copied_today(watch.pool)):
+            for done in rounds.until_due(period_s, limits):
                 if as_json:
                     console.document(done)
                 else:
                     _print_promoted(done)
                 console.out.file.flush()
-        if watch.has_shifted():
-            return
 
 
 def _print_promoted(done: Decision) -> None:

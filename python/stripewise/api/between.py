@@ -1,0 +1,94 @@
+"""From one decision of `adapt` to the next: promotions, and looks for a load that has come to other places."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from stripewise.api import adapt, promotion, shifts
+from stripewise.api.pacing import Pace
+
+if TYPE_CHECKING:
+    from stripewise.api.pacing import Progress
+    from stripewise.pool import Pool
+
+__all__ = ["Rounds"]
+
+
+class Rounds:
+    """Decisions, and what happens between them. For one process at a time (`adapt.alone`)."""
+
+    def __init__(self, pool: Pool, promote_s: float, pace: Pace = Pace()) -> None:
+        """The load of now is the first. Looks at what got hot each `promote_s` seconds, or with 0 never.
+
+        Raises `StripewiseError` for servers that were not calibrated.
+        """
+        pool.require_profiles()
+        self._watch = shifts.Watch(pool)
+        self._watch.has_shifted()
+        self._pace = pace
+        self._promoter: promotion.Promoter | None = None
+        if promote_s > 0:
+            self._promoter = promotion.Promoter(pool, promote_s, adapt.move_s_per_byte(pool), pace)
+        self._promoted: dict[str, Any] = {}
+        self._decided_s: float | None = None
+
+    def decide(
+        self,
+        pool: Pool,
+        limits: adapt.Limits,
+        *,
+        planner: str = "auto",
+        dry_run: bool = False,
+        progress: Progress | None = None,
+    ) -> adapt.Decision:
+        """`adapt.reconsider` by the heat of the load that is there, with no longer horizon than what is hot lasts.
+
+        Raises `StripewiseError` as it does; what was promoted is told with the next decision then.
+        """
+        horizon_s = min(limits.horizon_s, self._watch.lasted_s or math.inf)
+        self._watch.pool = pool
+        if self._promoter is not None:
+            self._promoter.pool = pool
+            self._promoted |= self._promoter.promoted()
+            if self._decided_s is not None:
+                horizon_s = min(horizon_s, self._promoter.lasts_s(time.monotonic() - self._decided_s))
+        self._decided_s = time.monotonic()
+        decision = adapt.reconsider(
+            pool,
+            replace(limits, horizon_s=horizon_s),
+            planner=planner,
+            heat=self._watch.heat(),
+            dry_run=dry_run,
+            pace=self._pace,
+            progress=progress,
+            promoted=None if self._promoter is None else self._promoted,
+        )
+        self._promoted = {}
+        return decision
+
+    def until_due(
+        self,
+        period_s: float,
+        limits: adapt.Limits,
+        progress: Progress | None = None,
+        goes_on: Callable[[], bool] = lambda: True,
+    ) -> Iterator[dict[str, Any]]:
+        """Waits until the next decision is due, and yields what each promotion did.
+
+        It is due after a period, when the load has come to other places, or when it no longer `goes_on`.
+        """
+        looks = min(shifts.LOOKS, int(period_s))
+        for _ in range(looks):
+            if self._promoter is None:
+                time.sleep(period_s / looks)
+            else:
+                yield from self._promoter.run(period_s / looks, limits, self._copied_bytes, progress, goes_on)
+            if not goes_on() or self._watch.has_shifted():
+                return
+
+    def _copied_bytes(self) -> int:
+        return adapt.copied_today(self._watch.pool)
