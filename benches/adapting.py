@@ -212,7 +212,7 @@ def shift(context: Context) -> Iterator[Figure | str]:
             begin_s = time.monotonic()
             load.read(phase, MINUTE_S)
             spans.append((phase, begin_s, time.monotonic()))
-    back, least, moved = [], [], [one for one in decisions if one["verdict"] == "moved"]
+    back, least, moved = [], [], [one for one in decisions if one["verdict"] in ("moved", "promoted")]
     for phase, begin_s, end_s in spans:
         rates = [(at_s, rate) for at_s, rate in load.rates if begin_s < at_s <= end_s]
         late = [rate for at_s, rate in rates if at_s > begin_s + 2 * PERIOD_S]
@@ -221,7 +221,7 @@ def shift(context: Context) -> Iterator[Figure | str]:
         least.append(statistics.median(early) / plain[phase] if early else 0.0)
         context.say(f"{phase}: {back[-1]:.2f} of the best, while moving {least[-1]:.2f} of disks; {rates}")
     for one in decisions:
-        said = one.get("why") or f"{one['copied_bytes'] / MIB:.1f} MiB by {one['by']}"
+        said = one.get("why") or f"{one['copied_bytes'] / MIB:.1f} MiB by {one.get('by', 'promotion')}"
         context.say(f"{one['at_s'] - spans[0][1]:.1f} s: {one['verdict']}, {said}")
     yield of_repetitions(
         "after two periods, of the best static layout of that minute", back, target=Target(least=0.9), note="per minute"
