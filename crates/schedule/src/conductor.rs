@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::candidate::Candidate;
 use crate::eligibility::Eligibility;
-use crate::locality::{ServerUseBy, SharedServer};
+use crate::locality::{SharedServer, mean_reuse};
 use crate::mixing::{UserTraffic, mixed_gap};
 use crate::payoff::Payoff;
 use crate::policy::SchedulePolicy;
@@ -38,6 +38,10 @@ pub struct Decision {
     pub figures: Eligibility,
     /// What windows of turns have moved for all programs together, for each byte of shared ones.
     pub gain: Option<f64>,
+    /// Its weight, and the bytes that it may move in a second; 0 is no limit.
+    pub rules: (f64, u64),
+    /// Its load and the mean time between its bursts in nanoseconds, under a policy that has no use for the figures.
+    pub bursts: Option<(Option<f64>, Option<f64>)>,
     /// Its slice in nanoseconds; 0: it has none of its own.
     pub slice_ns: u64,
     /// The whole window in nanoseconds.
@@ -48,7 +52,7 @@ pub struct Decision {
 
 impl fmt::Display for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { program, uid, standing: (before, now), figures, gain, slice_ns, window_ns, .. } = self;
+        let Self { program, uid, standing: (before, now), figures, gain, rules: (weight, limit), bursts, .. } = self;
         write!(f, "{program} (user {uid}): ")?;
         if before == now {
             write!(f, "{}", now.name())?;
@@ -57,10 +61,12 @@ impl fmt::Display for Decision {
         }
         write!(
             f,
-            ", gap {:.0} of its own and {:.0} of the mix (KiB, {} servers that seek), ",
+            ", gap {:.0} of its own and {:.0} of the mix (KiB, {} servers that seek, {:.0} and {:.0} % apart), ",
             figures.own_gap_bytes / 1024.0 / figures.servers.max(1) as f64,
             figures.mix_gap_bytes / 1024.0 / figures.servers.max(1) as f64,
-            figures.servers
+            figures.servers,
+            100.0 * figures.deviations[1],
+            100.0 * figures.deviations[0]
         )?;
         match figures.reuse_ns {
             Some(reuse_ns) => write!(f, "reuse {:.2} ms, ", reuse_ns * 1e-6)?,
@@ -70,10 +76,20 @@ impl fmt::Display for Decision {
         if let Some(gain) = gain {
             write!(f, "turns move {gain:.2} x of shared windows, ")?;
         }
-        if *slice_ns == 0 {
+        if let Some((load, period_ns)) = bursts {
+            load.map_or(Ok(()), |load| write!(f, "moves {load:.2} x of the mean, "))?;
+            period_ns.map_or(Ok(()), |period_ns| write!(f, "a burst each {:.2} s, ", period_ns * 1e-9))?;
+        }
+        if *weight != 1.0 {
+            write!(f, "weight {weight}, ")?;
+        }
+        if *limit > 0 {
+            write!(f, "limit {:.1} MiB/s, ", *limit as f64 / f64::from(1 << 20))?;
+        }
+        if self.slice_ns == 0 {
             write!(f, "no slice of its own")
         } else {
-            write!(f, "slice {:.0} of {:.0} ms", *slice_ns as f64 * 1e-6, *window_ns as f64 * 1e-6)
+            write!(f, "slice {:.0} of {:.0} ms", self.slice_ns as f64 * 1e-6, self.window_ns as f64 * 1e-6)
         }
     }
 }
@@ -226,7 +242,8 @@ impl Conductor {
         let has_dedicated = candidates.iter().any(|one| one.standing.is_dedicated());
         let is_to_measure = self.policy.needs_standings() && has_dedicated && self.turns >= SHARED_EVERY - 1;
         let plan = if is_to_measure { SlicePlan::open() } else { self.policy.plan(&candidates, self.window_ns) };
-        let decisions = active.iter().zip(&changes).map(|(program, (before, now, figures))| {
+        let has_no_use = !self.policy.needs_standings();
+        let decisions = active.iter().zip(&candidates).zip(&changes).map(|((program, one), (before, now, figures))| {
             let slice_ns = plan.share_ns(program.key);
             let slot = self.trackers.get_mut(&program.key);
             let had = slot.map_or(0, |(_, had)| std::mem::replace(had, if is_to_measure { *had } else { slice_ns }));
@@ -239,6 +256,8 @@ impl Conductor {
                 standing: (*before, *now),
                 figures: *figures,
                 gain,
+                rules: (one.weight, self.rules.limit(&program.name)),
+                bursts: has_no_use.then_some((one.load, one.period_ns)),
                 slice_ns,
                 window_ns: self.window_ns,
                 is_change: before != now || is_news,
@@ -294,16 +313,10 @@ fn gap_of(users: &[UserTraffic]) -> Option<f64> {
     mixed_gap(users.iter().copied(), FULL_STROKE_BYTES)
 }
 
-/// Mean reuse distance over all servers, whether they seek or not.
-fn mean_reuse(uses: &[ServerUseBy]) -> Option<f64> {
-    let known = || uses.iter().map(|by| f64::from(by.reuse_ns)).filter(|reuse| reuse.is_finite());
-    let count = known().count();
-    (count > 0).then(|| known().sum::<f64>() / count as f64)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::locality::ServerUseBy;
     use crate::policies;
 
     const WINDOW_NS: u64 = 500_000_000;
