@@ -177,6 +177,36 @@ def test_weights_are_those_of_slices_and_limits_bound_what_programs_move(pool, b
     orchestrator.end(signal.SIGTERM)
 
 
+LAUNCHERS = {
+    "slurm:{}.2": "SLURM_JOB_ID={} SLURM_STEP_ID=2",
+    "flux:{}": "FLUX_JOB_ID={}",
+    "pmix:{}": "PMIX_NAMESPACE={}",
+    "ompi:{}": "OMPI_MCA_ess_base_jobid={}",
+    "pbs:{}": "PBS_JOBID={}",
+    "{}-given": "STRIPEWISE_JOB={}-given SLURM_JOB_ID=1",
+}
+"""Names of programs, and what launchers leave in the environment of their processes."""
+
+
+def test_programs_have_the_names_of_their_jobs_whichever_way_they_take(pool):
+    orchestrator = Orchestrator(pool, "--policy", "none")
+    copy = f"dd if=/dev/zero bs=64K count=4 status=none of={pool.mount}/"
+    for way, options in (("past", []), ("through", ["--no-preload"])):
+        copies = [f"env {words.format(way)} {copy}{way}-{at}" for at, words in enumerate(LAUNCHERS.values())]
+        # Ranks of Hydra are given no name of their run. What no launcher has started is a program of `run`.
+        ranks = f"mpiexec -n 3 sh -c '{copy}{way}-rank-$PMI_RANK'"
+        script = " && ".join([*copies, f"{copy}{way}", ranks])
+        pool.stripewise("run", "--quiet", "--pool", pool.file, *options, "--", "sh", "-c", script)
+        found = by_name(status(pool))
+        assert {name.format(way) for name in LAUNCHERS} <= found.keys()
+    hydra = [one for name, one in found.items() if name.startswith("hydra:")]
+    assert [(one["processes"], one["files"] > 1) for one in hydra] == [(3, True)] * 2, hydra
+    assert sum(name.startswith("sh.") for name in found) == 2
+    # What was written is the program's, by its requests or by none.
+    assert all(one["bytes"] >= one["processes"] * 4 * 65536 for name, one in found.items() if ":past" in name)
+    assert orchestrator.end(signal.SIGTERM)[0] == 0
+
+
 WORKER = """
 import os, sys
 name, mount, progress, over = sys.argv[1:]
@@ -250,10 +280,12 @@ def test_whatever_stands_in_a_page_programs_go_on(pool, kind, of_node):
         ended = [program.wait(timeout=2 * PATIENCE_S) for program in running]
         subprocess.run(["umount", str(pool.mount)], check=False)
         mount.wait(timeout=PATIENCE_S)
-        orchestrator.end(signal.SIGTERM)
+        _, said = orchestrator.end(signal.SIGTERM)
     assert ended == [0, 0], "each has read what it wrote"
+    # The orchestrator writes its own page anew, and tells of it.
+    assert ("has written into the page of turns" in said) == (kind == "turns" and not of_node), said
     # Of a page of the plan that is none the mount tells once. What stands in a page of programs is bounded, not judged.
-    told = log.read_text().count("does not answer, or its page is no plan")
+    told = log.read_text().count("the orchestrator of this pool does not answer (its ")
     assert told == 1 if kind == "turns" else told <= 1
 
 

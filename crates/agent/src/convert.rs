@@ -4,7 +4,7 @@ use stripewise_orchestrate::{
     ListedProgram, NodeSnapshot, PROGRAM_NAME_BYTES, ProgramTraits, PublishedPlan, ServerDone,
 };
 use stripewise_schedule::{
-    FULL_STROKE_BYTES, MAX_SLICES, MAX_WINDOW_NS, MIN_WINDOW_NS, ProgramKey, ServerUseBy, SlicePlan, Standing,
+    FULL_STROKE_BYTES, MAX_SLICES, MAX_WINDOW_NS, MIN_WINDOW_NS, OTHERS, ProgramKey, ServerUseBy, SlicePlan, Standing,
     TurnSlice, UserTraffic,
 };
 
@@ -167,7 +167,7 @@ pub fn wire_plan(policy: &str, plan: &PublishedPlan) -> WirePlan {
 /// The plan of a message, which begins at `begin_ns` of this node's clock.
 ///
 /// # Errors
-/// Its window is out of bounds, its slices are not in order, or there are too many.
+/// Its window is out of bounds, its slices are not in order, there are too many, or one is of a program of which it says nothing.
 pub fn plan_of(wire: &WirePlan, begin_ns: u64) -> Result<PublishedPlan> {
     let refused = |what: String| Err(AgentError::NoMessage(format!("a plan with {what}")));
     if !(MIN_WINDOW_NS..=MAX_WINDOW_NS).contains(&wire.window_ns) {
@@ -179,6 +179,14 @@ pub fn plan_of(wire: &WirePlan, begin_ns: u64) -> Result<PublishedPlan> {
     }
     if wire.listed.len() > MOST_LISTED {
         return refused(format!("{} programs", wire.listed.len()));
+    }
+    // An orchestrator says something of each program that it gives a slice, if there is room.
+    let is_listed =
+        |slice: &&WireSlice| slice.program == OTHERS.0 || wire.listed.iter().any(|one| one.program == slice.program);
+    if wire.listed.len() < MOST_LISTED
+        && let Some(slice) = wire.slices.iter().find(|slice| !is_listed(slice))
+    {
+        return refused(format!("a slice for {}", ProgramKey(slice.program)));
     }
     let slices = wire.slices.iter().map(|one| TurnSlice { program: ProgramKey(one.program), end_ns: one.end_ns });
     let listed = wire.listed.iter().map(|one| ListedProgram {
@@ -263,6 +271,7 @@ mod tests {
             assert!(plan_of(&changed, 50).is_err(), "{changed:?}");
         };
         refused(|of| of.window_ns = 0);
+        refused(|of| of.listed.clear());
         refused(|of| of.window_ns = MAX_WINDOW_NS + 1);
         refused(|of| of.slices.swap(0, 1));
         refused(|of| of.slices[1].end_ns += 1);

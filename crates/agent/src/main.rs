@@ -110,6 +110,7 @@ fn orchestrate(options: &Orchestrate) -> Result<()> {
                     say_when(&decision.to_string());
                 }
             }
+            orchestrator.take_remarks().iter().for_each(|words| say_when(words));
         }
         drop(orchestrator);
         say("ended: all programs are served at all times");

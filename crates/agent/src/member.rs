@@ -253,6 +253,7 @@ impl Member {
                     match reports.try_reserve() {
                         Ok(place) => {
                             let snapshot = self.pages.snapshot();
+                            self.pages.take_remarks().iter().for_each(|words| self.options.teller.refuse(words));
                             let mut report = report_of(&snapshot, now_ns());
                             report.round_trip_ns = self.clock.round_trip_ns().unwrap_or(0);
                             report.offset_ns = self.clock.own_less_other_ns();

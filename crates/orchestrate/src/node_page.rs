@@ -56,6 +56,13 @@ impl NodePages {
         self.writer.is_in_turns(now_ns())
     }
 
+    /// What is to be told of pages since this was asked last.
+    pub fn take_remarks(&mut self) -> Vec<String> {
+        let mut remarks = self.reader.take_remarks();
+        remarks.extend(self.writer.take_remarks());
+        remarks
+    }
+
     /// When the next plan begins: `CLOCK_MONOTONIC` in nanoseconds.
     pub fn due_ns(&self) -> Option<u64> {
         self.writer.due_ns()

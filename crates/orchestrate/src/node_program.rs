@@ -1,7 +1,7 @@
 //! A program of a node, as the orchestrator says it to people on all nodes.
 
 use serde::{Deserialize, Serialize};
-use stripewise_schedule::{Conductor, ProgramKey, ProgramTraits};
+use stripewise_schedule::{Conductor, ProgramKey, ProgramTraits, mean_reuse};
 
 use crate::plan_page::text_of;
 
@@ -15,6 +15,8 @@ pub struct NodeProgram {
     pub(crate) is_busy: bool,
     /// Mean gap between its requests over the servers, in bytes.
     pub(crate) gap_bytes: Option<f64>,
+    /// Mean time between its requests over the servers, in nanoseconds.
+    pub(crate) reuse_ns: Option<f64>,
     processes: u32,
     files: u32,
     requests: u64,
@@ -43,6 +45,7 @@ impl NodeProgram {
             name: traits.name.clone(),
             is_busy: Conductor::is_busy(traits, now_ns),
             gap_bytes: mean_gap(traits),
+            reuse_ns: mean_reuse(&traits.uses),
             processes,
             files,
             requests,

@@ -7,7 +7,7 @@ use stripewise_schedule::{
     ProgramKey, ProgramRules, SeekTime, TurnClock, policies,
 };
 use stripewise_store::emulate::{now_ns, sleep_until};
-use stripewise_store::{Error, Pool, Result};
+use stripewise_store::{Error, Pool, Result, is_shared};
 
 use crate::node_board::NodeBoard;
 use crate::node_program::NodeProgram;
@@ -44,8 +44,13 @@ pub struct Orchestrator {
     /// What `--status` shows of the nodes.
     board: NodeBoard,
     clock: TurnClock,
+    /// Whether other users read the page of turns: of a program it has what gates need, and no figures.
+    is_shared: bool,
     listed: Vec<ListedProgram>,
     next_look_ns: u64,
+    next_glance_ns: u64,
+    /// What the last look has found.
+    snapshot: NodeSnapshot,
 }
 
 /// What a seek takes on each server of `pool`: as measured, else by its calibrated profile, or by that of the device that it
@@ -87,7 +92,7 @@ impl Orchestrator {
             )));
         }
         options.rules.check().map_err(Error::Invalid)?;
-        let writer = PlanWriter::open(pool, &pool.namespace)?;
+        let mut writer = PlanWriter::open(pool, &pool.namespace)?;
         remove_node_page(pool, &this_node())?;
         let conductor = Conductor::new(policy, window_ns, options.rules.clone(), seek_times(pool));
         let now_ns = now_ns();
@@ -98,8 +103,11 @@ impl Orchestrator {
             others: None,
             board: NodeBoard::new(&pool.namespace),
             clock: TurnClock::new(conductor, window_ns, now_ns),
+            is_shared: is_shared(pool)?,
             listed: Vec::new(),
             next_look_ns: now_ns,
+            next_glance_ns: now_ns,
+            snapshot: NodeSnapshot::default(),
         };
         orchestrator.publish(now_ns);
         Ok(orchestrator)
@@ -120,31 +128,60 @@ impl Orchestrator {
     /// Works for `time`, or until a window has ended: what was decided then. Nothing of a window without any program.
     pub fn work(&mut self, time: Duration) -> Vec<Decision> {
         let until_ns = now_ns().saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
-        let look_ns = self.clock.look_ns();
         loop {
-            let wake_ns = self.next_look_ns.min(until_ns).min(self.writer.due_ns().unwrap_or(u64::MAX));
-            let now_ns = sleep_until(wake_ns);
+            // Where all programs are served there is no slice to be given up. What other nodes say is as old as a look.
+            let glances = !self.clock.plan().is_open() && self.others.is_none();
+            let glance_ns = if glances { self.next_glance_ns } else { u64::MAX };
+            let next_ns = self.next_look_ns.min(glance_ns).min(self.writer.due_ns().unwrap_or(u64::MAX));
+            let now_ns = sleep_until(next_ns.min(until_ns));
             self.writer.tick(now_ns);
             if now_ns >= self.next_look_ns {
-                self.next_look_ns = now_ns + look_ns;
-                let mut snapshot = self.reader.read(now_ns);
-                if self.others.is_some() && self.board.is_due(now_ns) {
-                    self.tell_of_nodes(&snapshot, now_ns);
+                if let Some(next) = self.look(now_ns) {
+                    return self.begin_window(next, now_ns);
                 }
-                if let Some(others) = &mut self.others {
-                    others.add_to(&mut snapshot, now_ns);
-                    self.clock.set_lead(others.lead_ns());
-                }
-                self.clock.note(&snapshot.programs, &snapshot.traffic);
-                match self.clock.look(&snapshot.programs, &snapshot.traffic, now_ns) {
-                    Looked::Same => {}
-                    Looked::GivenUp => self.publish(now_ns),
-                    Looked::Window(next) => return self.begin_window(next, now_ns),
-                }
+            } else if now_ns >= glance_ns {
+                self.glance(now_ns);
             }
             if now_ns >= until_ns {
                 return Vec::new();
             }
+        }
+    }
+
+    /// Looks at all that pages and other nodes say; the next window, if that begins.
+    fn look(&mut self, now_ns: u64) -> Option<NextWindow> {
+        self.next_look_ns = now_ns + self.clock.look_ns();
+        self.next_glance_ns = now_ns + self.clock.glance_ns();
+        let mut snapshot = self.reader.read(now_ns);
+        if self.others.is_some() && self.board.is_due(now_ns) {
+            self.tell_of_nodes(&snapshot, now_ns);
+        }
+        if let Some(others) = &mut self.others {
+            others.add_to(&mut snapshot, now_ns);
+            self.clock.set_lead(others.lead_ns());
+        }
+        self.clock.note(&snapshot.programs, &snapshot.traffic);
+        let looked = self.clock.look(&snapshot.programs, &snapshot.traffic, now_ns);
+        self.snapshot = snapshot;
+        match looked {
+            Looked::Same => None,
+            Looked::GivenUp => {
+                self.publish(now_ns);
+                None
+            }
+            Looked::Window(next) => Some(next),
+        }
+    }
+
+    /// Looks which programs of this node are at work, and whether the slice of one that is not goes to the next.
+    fn glance(&mut self, now_ns: u64) {
+        self.next_glance_ns = now_ns + self.clock.glance_ns();
+        self.reader.note_last(&mut self.snapshot, now_ns);
+        if self.clock.glance(&self.snapshot.programs, now_ns) {
+            self.publish(now_ns);
+        }
+        if self.clock.is_over(now_ns) {
+            self.next_look_ns = now_ns;
         }
     }
 
@@ -166,6 +203,13 @@ impl Orchestrator {
         self.board.write(nodes, now_ns);
     }
 
+    /// What is to be told of pages since this was asked last: those that are none, and a plan that another process has changed.
+    pub fn take_remarks(&mut self) -> Vec<String> {
+        let mut remarks = self.reader.take_remarks();
+        remarks.extend(self.writer.take_remarks());
+        remarks
+    }
+
     fn begin_window(&mut self, next: NextWindow, now_ns: u64) -> Vec<Decision> {
         let rules = self.clock.conductor().rules();
         let list = |(program, name, standing, reuse_ns): &(ProgramKey, String, _, Option<f64>)| ListedProgram {
@@ -173,7 +217,7 @@ impl Orchestrator {
             standing: *standing,
             weight: rules.weight(name),
             limit: rules.limit(name),
-            reuse_ns: *reuse_ns,
+            reuse_ns: reuse_ns.filter(|_| !self.is_shared),
         };
         let mut listed: Vec<ListedProgram> = next.standings.iter().map(list).collect();
         // Of more than the page has room for, those with a rule come first: a limit holds.

@@ -168,6 +168,48 @@ impl PlanPage {
             && begin_ns <= now_ns.saturating_add(window_ns)
     }
 
+    /// Why it gives no orders at `now_ns`, in words.
+    pub(crate) fn fault(&self, now_ns: u64) -> String {
+        if self.magic.load(Ordering::Relaxed) != MAGIC {
+            return "its page is of another version, or none".to_owned();
+        }
+        let times = [&self.window_ns, &self.begin_ns, &self.expires_ns];
+        let Some([window_ns, begin_ns, expires_ns]) =
+            self.consistent(|_| times.map(|word| word.load(Ordering::Relaxed)))
+        else {
+            return "its page is half-written".to_owned();
+        };
+        if !(MIN_WINDOW_NS..=MAX_WINDOW_NS).contains(&window_ns) {
+            return format!("its page has a window of {} ms", window_ns as f64 * 1e-6);
+        }
+        let is_ahead = begin_ns > now_ns.saturating_add(window_ns);
+        if is_ahead || expires_ns > now_ns.saturating_add(window_ns.saturating_mul(2 * LASTING_WINDOWS)) {
+            return "its page has times that are ahead of this clock".to_owned();
+        }
+        format!("its last plan ended {:.1} s ago", now_ns.saturating_sub(expires_ns) as f64 * 1e-9)
+    }
+
+    /// What another process has changed since this one published `last`, in words; `None`: nothing.
+    pub(crate) fn changed_by_others(&self, last: &PublishedPlan) -> Option<String> {
+        if self.magic.load(Ordering::Relaxed) != MAGIC {
+            return Some("it was of another version".to_owned());
+        }
+        if !self.version.load(Ordering::Relaxed).is_multiple_of(2) {
+            return Some("it was half-written".to_owned());
+        }
+        let window_ns = self.window_ns.load(Ordering::Relaxed);
+        if window_ns != last.window_ns {
+            return Some(format!("it had a window of {} ms", window_ns as f64 * 1e-6));
+        }
+        let is_planned = |program: ProgramKey| last.plan.slices.iter().any(|slice| slice.program == program);
+        if let Some(slice) = self.slices().find(|slice| !is_planned(slice.program)) {
+            return Some(format!("it had a slice for {}, which has none", slice.program));
+        }
+        let is_same = self.slices().eq(last.plan.slices.iter().copied().take(MAX_SLICES))
+            && self.begin_ns.load(Ordering::Relaxed) == last.begin_ns;
+        (!is_same).then(|| "it had another plan".to_owned())
+    }
+
     /// Whether an orchestrator answers now.
     pub(crate) fn answers(&self, now_ns: u64) -> bool {
         self.is_active() && self.consistent(|page| page.is_fresh(now_ns)) == Some(true)
@@ -364,9 +406,11 @@ mod tests {
         assert_eq!(begun.map(|at_ns| at_ns - NOW_NS), [0, 0, 0, half_ns, half_ns, WINDOW_NS]);
         let late_ns = NOW_NS + LASTING_WINDOWS * WINDOW_NS;
         assert_eq!(page.admittance(ProgramKey(8), late_ns), Admittance::Unanswered);
+        assert_eq!(page.fault(late_ns + 500_000_000), "its last plan ended 0.5 s ago");
         assert!(page.is_active() && !page.answers(late_ns));
         // The clock of another boot.
         assert_eq!(page.admittance(ProgramKey(8), 5), Admittance::Unanswered);
+        assert_eq!(page.fault(5), "its page has times that are ahead of this clock");
         page.end();
         assert!(!page.is_active());
     }
@@ -377,10 +421,16 @@ mod tests {
         two_halves(&page);
         page.version.fetch_add(1, Ordering::Relaxed);
         assert_eq!(page.admittance(ProgramKey(8), NOW_NS), Admittance::Unanswered);
+        assert_eq!(page.fault(NOW_NS), "its page is half-written");
         two_halves(&page);
         assert_eq!(page.admittance(ProgramKey(8), NOW_NS), Admittance::Wait(WINDOW_NS / 2), "the next one mends it");
         page.magic.store(MAGIC + 1, Ordering::Relaxed);
         assert_eq!(page.admittance(ProgramKey(8), NOW_NS), Admittance::Unanswered, "of another version");
+        assert_eq!(page.fault(NOW_NS), "its page is of another version, or none");
+        two_halves(&page);
+        page.window_ns.store(0, Ordering::Relaxed);
+        assert_eq!(page.admittance(ProgramKey(8), NOW_NS), Admittance::Unanswered, "a window of 0");
+        assert_eq!(page.fault(NOW_NS), "its page has a window of 0 ms");
     }
 
     proptest! {
@@ -395,7 +445,7 @@ mod tests {
                 if let Admittance::Wait(wait_ns) = page.admittance(ProgramKey(words[7]), now_ns) {
                     prop_assert!(wait_ns <= MAX_WINDOW_NS);
                 }
-                let _ = (page.content(now_ns), page.slice_begun_ns(now_ns));
+                let _ = (page.content(now_ns), page.slice_begun_ns(now_ns), page.fault(now_ns));
                 let _ = page.limit(ProgramKey(words[8]));
             }
         }

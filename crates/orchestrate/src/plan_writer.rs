@@ -21,6 +21,12 @@ pub(crate) struct PlanWriter {
     _file: OwnedFd,
     /// A plan whose time has not come.
     next: Option<PublishedPlan>,
+    policy: String,
+    /// The one that the page has.
+    last: Option<PublishedPlan>,
+    /// Whether the page was another one when it was written last.
+    was_changed: bool,
+    remarks: Vec<String>,
 }
 
 impl PlanWriter {
@@ -34,7 +40,15 @@ impl PlanWriter {
         let page: SharedPage<PlanPage> =
             SharedPage::map(file.as_fd(), 0, ProtFlags::READ | ProtFlags::WRITE).map_err(Error::io("map", &path))?;
         match lock_byte(file.as_fd(), LOCK_BYTE, libc::F_WRLCK, false) {
-            Ok(()) => Ok(Self { page, _file: file, next: None }),
+            Ok(()) => Ok(Self {
+                page,
+                _file: file,
+                next: None,
+                policy: String::new(),
+                last: None,
+                was_changed: false,
+                remarks: Vec::new(),
+            }),
             Err(Errno::AGAIN | Errno::ACCESS) => {
                 let process =
                     page.content(now_ns()).map_or_else(String::new, |found| format!(" (process {})", found.process));
@@ -48,7 +62,9 @@ impl PlanWriter {
     }
 
     /// Begins the work of this process under a policy.
-    pub(crate) fn begin(&self, policy: &str, now_ns: u64) {
+    pub(crate) fn begin(&mut self, policy: &str, now_ns: u64) {
+        policy.clone_into(&mut self.policy);
+        self.last = None;
         self.page.begin(policy, now_ns);
     }
 
@@ -58,7 +74,7 @@ impl PlanWriter {
             self.next = Some(plan);
         } else {
             self.next = None;
-            self.page.publish(&plan, now_ns);
+            self.put(plan, now_ns);
         }
     }
 
@@ -75,8 +91,28 @@ impl PlanWriter {
     /// Puts the next plan in force if its time has come.
     pub(crate) fn tick(&mut self, now_ns: u64) {
         if let Some(plan) = self.next.take_if(|plan| plan.begin_ns <= now_ns) {
-            self.page.publish(&plan, now_ns);
+            self.put(plan, now_ns);
         }
+    }
+
+    /// Writes the page, and remarks that it was no longer what it was to be.
+    fn put(&mut self, plan: PublishedPlan, now_ns: u64) {
+        let changed = self.last.as_ref().and_then(|last| self.page.changed_by_others(last));
+        let was_changed = std::mem::replace(&mut self.was_changed, changed.is_some());
+        if let Some(what) = changed {
+            self.page.begin(&self.policy, now_ns);
+            if !was_changed {
+                let words = format!("another process has written into the page of turns ({what}): it is written anew");
+                self.remarks.push(words);
+            }
+        }
+        self.page.publish(&plan, now_ns);
+        self.last = Some(plan);
+    }
+
+    /// What is to be told of the page since this was asked last.
+    pub(crate) fn take_remarks(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.remarks)
     }
 }
 

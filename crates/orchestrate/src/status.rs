@@ -1,6 +1,6 @@
 //! What is going on, for people: by anyone who may read the pool's namespace.
 
-use stripewise_schedule::{Conductor, ProgramKey, ProgramTraits, Standing};
+use stripewise_schedule::{Conductor, ProgramKey, ProgramTraits, Standing, mean_reuse};
 use stripewise_store::emulate::now_ns;
 use stripewise_store::{Pool, Result, is_shared};
 
@@ -98,7 +98,8 @@ pub fn orchestration_status(pool: &Pool) -> Result<OrchestrationStatus> {
         let at_ns = now_ns.saturating_sub(content.begin_ns) % content.window_ns;
         slices.iter().find(|slice| at_ns < slice.end_ns).map(|slice| name_of(slice.program))
     });
-    let status_of = |traits: ProgramTraits, is_busy: bool, gap_bytes: Option<f64>| {
+    // Of a shared pool the page of turns, which all read, has no figures.
+    let status_of = |traits: ProgramTraits, is_busy: bool, (gap_bytes, reuse_ns): (Option<f64>, Option<f64>)| {
         let listed = content.as_ref().and_then(|content| content.listed.iter().find(|one| one.program == traits.key));
         let slice_ns = lengths.iter().filter(|(program, _)| *program == traits.key).map(|(_, length)| length).sum();
         ProgramStatus {
@@ -108,16 +109,19 @@ pub fn orchestration_status(pool: &Pool) -> Result<OrchestrationStatus> {
             limit: listed.map_or(0, |one| one.limit),
             slice_ns,
             gap_bytes,
-            reuse_ns: listed.and_then(|one| one.reuse_ns),
+            reuse_ns: listed.and_then(|one| one.reuse_ns).or(reuse_ns),
             traits,
         }
     };
     let here = this_node();
     let watched = |status: NodeStatus| {
-        let of_node = status.programs.iter().map(|one| status_of(one.traits(), one.is_busy, one.gap_bytes));
+        let of_node =
+            status.programs.iter().map(|one| status_of(one.traits(), one.is_busy, (one.gap_bytes, one.reuse_ns)));
         WatchedNode { is_here: status.name == here, programs: of_node.collect(), status }
     };
-    let own = |one: &ProgramTraits| status_of(one.clone(), Conductor::is_busy(one, now_ns), mean_gap(one));
+    let own = |one: &ProgramTraits| {
+        status_of(one.clone(), Conductor::is_busy(one, now_ns), (mean_gap(one), mean_reuse(&one.uses)))
+    };
     Ok(OrchestrationStatus {
         process: content.as_ref().map(|content| content.process),
         policy: content.as_ref().map(|content| content.policy.clone()),

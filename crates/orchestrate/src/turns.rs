@@ -209,7 +209,7 @@ impl Turns {
             Admittance::Wait(_) => drop(cell.overdue.fetch_add(1, Ordering::Relaxed)),
             Admittance::Unanswered => {
                 cell.unanswered.fetch_add(1, Ordering::Relaxed);
-                self.tell_unanswered();
+                self.tell_unanswered(now_ns);
             }
         }
     }
@@ -247,12 +247,13 @@ impl Turns {
         }
     }
 
-    fn tell_unanswered(&self) {
+    fn tell_unanswered(&self, now_ns: u64) {
         if !self.was_told.swap(true, Ordering::Relaxed) {
-            (self.tell)(
-                "the orchestrator of this pool does not answer, or its page is no plan: requests go on without turns (start \
-                 `stripewise orchestrate` again)",
-            );
+            (self.tell)(&format!(
+                "the orchestrator of this pool does not answer ({}): requests go on without turns (start `stripewise \
+                 orchestrate` again)",
+                self.plan.fault(now_ns)
+            ));
         }
     }
 }

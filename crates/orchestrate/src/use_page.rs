@@ -48,8 +48,8 @@ pub(crate) struct UseCell {
     pub(crate) gap_bytes: AtomicU64,
     pub(crate) reuse_ns: AtomicU64,
     pub(crate) requests: AtomicU64,
-    /// Of these, the ones that `reuse_ns` is of.
-    pub(crate) reuses: AtomicU64,
+    /// Whether `reuse_ns` is of any: 0 or 1.
+    pub(crate) has_reuse: AtomicU64,
     pub(crate) bytes: AtomicU64,
 }
 
@@ -165,14 +165,15 @@ impl UseCell {
         self.gap_bytes.store(weighed(known, apart.min(FULL_STROKE_BYTES)).to_bits(), Ordering::Relaxed);
         // While a program was held, it could not come back.
         if last_ns >= resumed_ns && now_ns >= last_ns {
-            let known = (self.reuses.fetch_add(1, Ordering::Relaxed) > 0).then(|| load_f64(&self.reuse_ns));
+            let known = (self.has_reuse.load(Ordering::Relaxed) > 0).then(|| load_f64(&self.reuse_ns));
+            self.has_reuse.store(1, Ordering::Relaxed);
             self.reuse_ns.store(weighed(known, (now_ns - last_ns) as f64).to_bits(), Ordering::Relaxed);
         }
     }
 
     fn clear(&self) {
         let words = [&self.datafile, &self.end, &self.last_ns, &self.gap_bytes, &self.reuse_ns, &self.requests];
-        words.into_iter().chain([&self.reuses, &self.bytes]).for_each(|word| word.store(0, Ordering::Relaxed));
+        words.into_iter().chain([&self.has_reuse, &self.bytes]).for_each(|word| word.store(0, Ordering::Relaxed));
     }
 }
 

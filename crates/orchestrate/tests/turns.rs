@@ -247,7 +247,8 @@ fn a_page_of_garbage_holds_no_request() {
     let path = pool.pool.namespace.join("turns");
     let bytes: Vec<u8> = (0..8192_u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8 | 1).collect();
     static TOLD: AtomicUsize = AtomicUsize::new(0);
-    let tell = |_: &str| {
+    let tell = |words: &str| {
+        assert!(words.contains("does not answer (its page is of another version, or none)"), "{words}");
         TOLD.fetch_add(1, Ordering::Relaxed);
     };
     let program = Identified::named(rustix::process::geteuid().as_raw(), b"one");
@@ -322,6 +323,155 @@ fn a_user_speaks_of_its_own_programs_alone() {
     both.sort_unstable();
     assert_eq!(both, [(0, 1), (1234, 1)]);
     drop(orchestrator);
+}
+
+#[test]
+fn a_program_is_at_work_as_long_as_servers_have_a_request_of_it() {
+    let pool = test_pool();
+    let mut pages = NodePages::open(&pool.pool, &this_node()).unwrap();
+    let one = door(&pool.pool, "one");
+    let key = Identified::named(rustix::process::geteuid().as_raw(), b"one").key;
+    let (begin_ns, window_ns) = (stripewise_store::emulate::now_ns(), 10_000_000_000);
+    let plan = SlicePlan { slices: vec![TurnSlice { program: key, end_ns: window_ns }] };
+    assert!(pages.put("even", PublishedPlan { plan, begin_ns, window_ns, listed: Vec::new() }));
+    let sender = Sender::this_process(Way::Library);
+    let asked = Request { sender, action: Action::Read, offset: 0, len: 4096, rank: 0 };
+    one.enter(FileId(1), &asked);
+    let last_ns = || orchestration_status(&pool.pool).unwrap().programs[0].traits.last_ns;
+    let begin = Instant::now();
+    let mut is_at_work = false;
+    // What takes longer than a second, on a machine that stands still, is one of a process that was killed.
+    while !is_at_work {
+        assert!(begin.elapsed() < PATIENCE);
+        let _flight = one.send(&asked);
+        is_at_work = last_ns() < last_ns();
+    }
+    assert_eq!(last_ns(), last_ns());
+}
+
+/// Works until something is remarked with all of `words`.
+fn work_until_remarked(orchestrator: &mut Orchestrator, words: &[&str]) {
+    let begin = Instant::now();
+    let mut remarks = Vec::new();
+    while !remarks.iter().any(|remark: &String| words.iter().all(|word| remark.contains(word))) {
+        orchestrator.work(Duration::from_millis(20));
+        remarks.extend(orchestrator.take_remarks());
+        assert!(begin.elapsed() < PATIENCE, "{words:?} in {remarks:?}");
+    }
+}
+
+#[test]
+fn what_another_process_writes_into_the_page_of_turns_is_told_and_written_over() {
+    let pool = test_pool();
+    let mut orchestrator = Orchestrator::start(&pool.pool, &options("even", 20)).unwrap();
+    let path = pool.pool.namespace.join("turns");
+    let page = std::fs::File::options().read(true).write(true).open(path).unwrap();
+    // Words of the page: what it is, the length of a window, how many slices there are, and the first one.
+    let (magic, window, slices, slice) = (64, 88, 160, 168);
+    let write = |at: u64, word: u64| std::os::unix::fs::FileExt::write_all_at(&page, &word.to_ne_bytes(), at).unwrap();
+    let intact = |orchestrator: &mut Orchestrator| {
+        work_until(orchestrator, &pool.pool, |status| status.process.is_some() && status.window_ns == 20_000_000);
+        // Two plans in a row are told of once.
+        orchestrator.work(Duration::from_millis(50));
+        orchestrator.work(Duration::from_millis(50));
+    };
+    intact(&mut orchestrator);
+    write(window, 0);
+    work_until_remarked(&mut orchestrator, &["written into the page of turns", "a window of 0 ms"]);
+    intact(&mut orchestrator);
+    write(magic, 7);
+    work_until_remarked(&mut orchestrator, &["written into the page of turns", "another version"]);
+    intact(&mut orchestrator);
+    write(slice, 5 << 32 | 0xfeed);
+    write(slices, 1);
+    work_until_remarked(&mut orchestrator, &["a slice for the unknown program 0000feed of user 5"]);
+    intact(&mut orchestrator);
+    assert_eq!(orchestrator.take_remarks(), Vec::<String>::new());
+}
+
+#[test]
+fn a_page_of_programs_that_is_none_is_told_once() {
+    let pool = test_pool();
+    let mut orchestrator = Orchestrator::start(&pool.pool, &options("even", 20)).unwrap();
+    request(&door(&pool.pool, "one"), 1, 0);
+    let uid = rustix::process::geteuid().as_raw();
+    let path = pool.pool.namespace.join("programs").join(uid.to_string());
+    let page = std::fs::File::options().write(true).open(&path).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&page, &[0xff; 8], 0).unwrap();
+    let user = format!("user {uid}");
+    work_until_remarked(&mut orchestrator, &[&user, "another version"]);
+    page.set_len(100).unwrap();
+    work_until_remarked(&mut orchestrator, &[&user, "too short"]);
+    for _ in 0..80 {
+        orchestrator.work(Duration::from_millis(20));
+        assert_eq!(orchestrator.take_remarks(), Vec::<String>::new());
+    }
+    if rustix::process::geteuid().is_root() {
+        std::fs::write(pool.pool.namespace.join("programs").join("1234"), b"").unwrap();
+        std::fs::remove_file(&path).unwrap();
+        work_until_remarked(&mut orchestrator, &["user 1234", "belongs to another user"]);
+    }
+}
+
+#[test]
+fn a_program_with_another_clock_takes_no_part() {
+    let pool = test_pool();
+    let _orchestrator = Orchestrator::start(&pool.pool, &options("even", 500)).unwrap();
+    request(&door(&pool.pool, "one"), 1, 0);
+    let uid = rustix::process::geteuid().as_raw();
+    let path = pool.pool.namespace.join("programs").join(uid.to_string());
+    let page = std::fs::File::options().read(true).write(true).open(&path).unwrap();
+    let mut bytes = vec![0; page.metadata().unwrap().len() as usize];
+    std::os::unix::fs::FileExt::read_exact_at(&page, &mut bytes, 0).unwrap();
+    let key = Identified::named(uid, b"one").key.0.to_ne_bytes();
+    let at = bytes.windows(8).position(|word| word == key).unwrap() as u64;
+    let last = |status: &stripewise_orchestrate::OrchestrationStatus| {
+        (status.programs[0].is_busy, status.programs[0].traits.last_ns)
+    };
+    assert!(last(&orchestration_status(&pool.pool).unwrap()).1 > 0);
+    // When it was heard of last stands behind its key, user, name and begin. An hour ahead it would be busy for an hour.
+    let ahead_ns = stripewise_store::emulate::now_ns() + 3_600_000_000_000;
+    std::os::unix::fs::FileExt::write_all_at(&page, &ahead_ns.to_ne_bytes(), at + 56).unwrap();
+    assert_eq!(last(&orchestration_status(&pool.pool).unwrap()), (false, 0));
+}
+
+#[test]
+fn the_page_that_all_users_read_has_no_figures_of_programs() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("only root makes a pool of several users");
+        return;
+    }
+    for is_shared in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = dir.path().join("disk");
+        std::fs::create_dir(&disk).unwrap();
+        let tier = TierSpec { name: "hdd".into(), servers: vec![disk], ..TierSpec::default() };
+        let (mount, namespace) = (dir.path().join("mount"), dir.path().join("namespace"));
+        let spec = PoolSpec { name: "all".into(), mount, namespace, tiers: vec![tier], ..PoolSpec::default() };
+        let make = if is_shared { Pool::init_shared } else { Pool::init };
+        let pool = make(&dir.path().join("pool.toml"), &spec).unwrap();
+        let mut orchestrator = Orchestrator::start(&pool, &options("even", 20)).unwrap();
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let _ends = Ends(&is_over);
+            programs(scope, &pool, &["one", "two"], &is_over);
+            // Root has its own programs' figures from its own page.
+            work_until(&mut orchestrator, &pool, |status| {
+                status.slices.len() == 2 && status.programs.iter().all(|one| one.reuse_ns.is_some())
+            });
+        });
+        let own = std::fs::metadata(pool.namespace.join("programs").join("0")).unwrap();
+        assert_eq!(std::os::unix::fs::MetadataExt::mode(&own) & 0o077, 0, "no other user reads a user's own page");
+        let page = std::fs::read(pool.namespace.join("turns")).unwrap();
+        let words = page.chunks_exact(8).map(|bytes| u64::from_ne_bytes(bytes.try_into().unwrap()));
+        let words: Vec<u64> = words.collect();
+        let keys = [b"one", b"two"].map(|name| Identified::named(0, name).key.0);
+        // A row of a program: key, standing, weight, limit, reuse distance.
+        let rows: Vec<&[u64]> =
+            words.windows(5).filter(|row| keys.contains(&row[0]) && f64::from_bits(row[2]) == 1.0).collect();
+        assert_eq!(rows.len(), 2, "{rows:?}");
+        assert!(rows.iter().all(|row| f64::from_bits(row[4]).is_nan() == is_shared), "{rows:?}");
+    }
 }
 
 #[test]

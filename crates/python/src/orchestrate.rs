@@ -53,6 +53,12 @@ impl PyOrchestrator {
         to_python(py, &Value::Array(decisions.iter().map(decision).collect()))
     }
 
+    /// What is to be told of pages since this was asked last.
+    fn take_remarks(&self) -> Vec<String> {
+        let mut orchestrator = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        orchestrator.as_mut().map_or_else(Vec::new, Orchestrator::take_remarks)
+    }
+
     /// Opens the gates; nothing is decided any more.
     fn end(&self) {
         drop(self.0.lock().unwrap_or_else(PoisonError::into_inner).take());

@@ -19,6 +19,8 @@ pub struct Eligibility {
     pub mix_gap_bytes: f64,
     /// Sum of SL_ij.
     pub own_gap_bytes: f64,
+    /// How far the servers are from their mean, as a part of it (standard deviation): gaps of the mix, and its own.
+    pub deviations: [f64; 2],
     /// Whether both gaps are alike on all servers (condition 1); the program's own also where they are next to nothing.
     pub is_even: bool,
     /// Mean of RD_ij in nanoseconds; `None` where nothing was measured yet.
@@ -40,12 +42,12 @@ impl Spread {
         self.squares += value * value;
     }
 
-    /// Whether the standard deviation of `count` values is below [`MOST_DEVIATION`] of the mean; all zeros pass.
-    fn is_narrow(&self, count: f64) -> bool {
+    /// The standard deviation of `count` values as a part of their mean; 0 where all are zeros.
+    fn deviation(&self, count: f64) -> f64 {
         let mean = self.sum / count;
         let variance = (self.squares / count - mean * mean).max(0.0);
         // Rounding alone makes a variance of equal values that are not zero.
-        self.sum == 0.0 || variance < (MOST_DEVIATION * mean).powi(2) || variance <= 1e-9 * mean * mean
+        if variance <= 1e-9 * mean * mean { 0.0 } else { variance.sqrt() / mean }
     }
 }
 
@@ -70,11 +72,14 @@ impl Eligibility {
             }
         }
         let number = count.max(1) as f64;
+        let deviations = [&mix, &own].map(|spread| spread.deviation(number));
+        let is_narrow = deviations.map(|deviation| deviation < MOST_DEVIATION);
         Self {
             servers: count,
             mix_gap_bytes: mix.sum,
             own_gap_bytes: own.sum,
-            is_even: count > 0 && mix.is_narrow(number) && (own.is_narrow(number) || own.sum <= NEGLIGIBLE * mix.sum),
+            deviations,
+            is_even: count > 0 && is_narrow[0] && (is_narrow[1] || own.sum <= NEGLIGIBLE * mix.sum),
             reuse_ns: (measured > 0).then(|| reuse_ns / measured as f64),
             seek_ns: seek_ns / number,
         }

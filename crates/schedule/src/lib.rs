@@ -40,7 +40,7 @@ pub use candidate::Candidate;
 pub use conductor::{Conductor, Decision, NextWindow};
 pub use eligibility::Eligibility;
 pub use ewma::weighed;
-pub use locality::{BURST_GAP_NS, ServerUseBy, SharedServer};
+pub use locality::{BURST_GAP_NS, ServerUseBy, SharedServer, mean_reuse};
 pub use mixing::{UserTraffic, mixed_gap};
 pub use payoff::Payoff;
 pub use policies::POLICY_NAMES;

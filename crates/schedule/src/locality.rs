@@ -24,3 +24,10 @@ pub struct ServerUseBy {
     /// there was no second request yet.
     pub reuse_ns: f32,
 }
+
+/// Mean reuse distance over all servers in nanoseconds, whether they seek or not; `None` where none was measured. O(servers).
+pub fn mean_reuse(uses: &[ServerUseBy]) -> Option<f64> {
+    let known = || uses.iter().map(|by| f64::from(by.reuse_ns)).filter(|reuse| reuse.is_finite());
+    let count = known().count();
+    (count > 0).then(|| known().sum::<f64>() / count as f64)
+}

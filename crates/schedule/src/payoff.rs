@@ -46,6 +46,11 @@ impl Payoff {
         self.windows[1].clear();
     }
 
+    /// Forgets the shared windows: others are measured.
+    pub fn begin_measurement(&mut self) {
+        self.windows[0].clear();
+    }
+
     /// What windows of turns move for each byte of shared ones; `None` before there were `needed` of turns and a shared one. O(1).
     pub fn gain(&self, needed: usize) -> Option<f64> {
         let rate = |windows: &VecDeque<(u64, u64)>| {
@@ -78,6 +83,11 @@ mod tests {
         assert_eq!((payoff.gain(1), payoff.gain(2)), (Some(3.0), None));
         note(&mut payoff, false, 100);
         assert_eq!(payoff.gain(2), Some(2.0));
+        payoff.begin_measurement();
+        assert_eq!(payoff.gain(1), None);
+        note(&mut payoff, true, 50);
+        assert_eq!(payoff.gain(2), Some(4.0));
+        note(&mut payoff, true, 150);
         payoff.begin_trial();
         assert_eq!(payoff.gain(1), None);
         (0..6).for_each(|_| note(&mut payoff, false, 50));

@@ -2,6 +2,7 @@
 
 use crate::candidate::Candidate;
 use crate::slice_plan::SlicePlan;
+use crate::standing::QUARTERS;
 
 /// Decides who is served when.
 pub trait SchedulePolicy: Send {
@@ -21,6 +22,11 @@ pub trait SchedulePolicy: Send {
     /// Whether a slice ends when its program has no request any more, and the next begins.
     fn gives_up_idle_slices(&self) -> bool {
         true
+    }
+
+    /// How long a shared window is, in quarters of a whole one.
+    fn shared_quarters(&self) -> u32 {
+        QUARTERS
     }
 
     /// Whether it looks at standings: then some windows are shared, to measure what programs do to each other.

@@ -1,5 +1,7 @@
 //! The plan of a window: who is served until when.
 
+use std::fmt;
+
 /// Slices of a plan at most.
 pub const MAX_SLICES: usize = 64;
 /// Shortest window in nanoseconds: 1 ms.
@@ -10,6 +12,16 @@ pub const MAX_WINDOW_NS: u64 = 10_000_000_000;
 /// A program, by the hash of its user and its name; [`OTHERS`] is all that have no slice of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProgramKey(pub u64);
+
+/// For people, where its name is not known.
+impl fmt::Display for ProgramKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == OTHERS {
+            return f.write_str("all others");
+        }
+        write!(f, "the unknown program {:08x} of user {}", self.0 as u32, self.0 >> 32)
+    }
+}
 
 /// All programs without a slice of their own, together.
 pub const OTHERS: ProgramKey = ProgramKey(0);

@@ -2,8 +2,8 @@
 
 use crate::slice_plan::{MAX_SLICES, MAX_WINDOW_NS, MIN_WINDOW_NS, OTHERS, ProgramKey, TurnSlice};
 
-/// A held request looks at the plan at least this often: 10 ms.
-pub const HELD_LOOK_NS: u64 = 10_000_000;
+/// A held request looks at the plan at least this often: 5 ms.
+pub const HELD_LOOK_NS: u64 = 5_000_000;
 
 /// When a program is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

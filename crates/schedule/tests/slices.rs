@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use stripewise_schedule::{
-    Candidate, MAX_SLICES, OTHERS, POLICY_NAMES, ProgramKey, SlicePlan, Standing, Turn, TurnSlice, harmonic_shares,
-    into_slices, policies, turn_of,
+    Candidate, MAX_SLICES, OTHERS, POLICY_NAMES, ProgramKey, SchedulePolicy, SlicePlan, Standing, Turn, TurnSlice,
+    harmonic_shares, into_slices, policies, turn_of,
 };
 
 const WINDOW_NS: u64 = 500_000_000;
@@ -78,19 +78,33 @@ fn weights_scale_slices() {
     let mut all = vec![candidate(0, Standing::Dedicated), candidate(1, Standing::Dedicated)];
     all[0].weight = 3.0;
     for name in ["even", "reuse-distance", "opportunity"] {
-        let plan = policies::named(name).unwrap().plan(&all, WINDOW_NS);
+        let mut policy = if name == "opportunity" { opportunity() } else { policies::named(name).unwrap() };
+        let plan = policy.plan(&all, WINDOW_NS);
         assert_eq!(lengths(&plan), [WINDOW_NS / 4 * 3, WINDOW_NS / 4], "{name}");
     }
+}
+
+/// `opportunity`, when it has seen shared windows.
+fn opportunity() -> Box<dyn SchedulePolicy> {
+    let mut policy = policies::named("opportunity").unwrap();
+    let both = [candidate(0, Standing::Shared), candidate(1, Standing::Shared)];
+    assert!((0..2).all(|_| policy.plan(&both, WINDOW_NS).is_open()));
+    policy
 }
 
 #[test]
 fn opportunity_gives_nothing_to_programs_without_requests() {
     let mut all = vec![candidate(0, Standing::Shared), candidate(1, Standing::Shared), candidate(2, Standing::Shared)];
     all[2].is_busy = false;
-    let plan = policies::named("opportunity").unwrap().plan(&all, WINDOW_NS);
+    let plan = opportunity().plan(&all, WINDOW_NS);
     assert_eq!(plan.share_ns(ProgramKey(3)), 0);
+    assert!(plan.share_ns(ProgramKey(1)) > WINDOW_NS / 4 && plan.share_ns(OTHERS) > 0);
+    // One that is back within a window has a slice, which it loses as long as it is away.
+    all[2].period_ns = Some(WINDOW_NS as f64);
+    let plan = opportunity().plan(&all, WINDOW_NS);
+    assert!(plan.share_ns(ProgramKey(3)) > WINDOW_NS / 4 && plan.share_ns(OTHERS) == 0);
     all[1].is_busy = false;
-    assert!(policies::named("opportunity").unwrap().plan(&all, WINDOW_NS).is_open());
+    assert!(opportunity().plan(&all, WINDOW_NS).is_open());
 }
 
 #[test]
@@ -184,12 +198,20 @@ proptest! {
 
 #[test]
 fn a_light_program_that_is_away_has_no_slice_held_for_it() {
-    let mut policy = policies::named("opportunity").unwrap();
+    let mut policy = opportunity();
     let one = |key, is_busy, load| Candidate { is_busy, load: Some(load), ..candidate(key, Standing::Shared) };
     let mut plan = |away: f64| policy.plan(&[one(0, true, 1.5), one(1, true, 1.4), one(2, false, away)], WINDOW_NS);
     assert_eq!(plan(0.1).share_ns(OTHERS), 0);
     assert!(plan(0.1).share_ns(ProgramKey(1)) > WINDOW_NS / 3);
     assert!(plan(0.3).share_ns(OTHERS) > 0);
+    // Nor has one whose burst has just begun: it is served in all slices.
+    let mut light = one(2, true, 0.1);
+    let mut share_ns =
+        || policy.plan(&[one(0, true, 1.5), one(1, true, 1.4), light], WINDOW_NS).share_ns(ProgramKey(3));
+    assert!(share_ns() > 0, "it never pauses");
+    light.period_ns = Some(1e9);
+    let plan = policy.plan(&[one(0, true, 1.5), one(1, true, 1.4), light], WINDOW_NS);
+    assert_eq!((plan.share_ns(ProgramKey(3)), plan.share_ns(OTHERS)), (0, 0));
 }
 
 #[test]
@@ -203,11 +225,12 @@ fn opportunity_ends_turns_that_move_less_and_tries_them_again() {
         };
         (0..windows).filter(&mut is_shared).count()
     };
-    assert_eq!(shared_of(16, None), 1, "one window to compare with");
-    assert_eq!(shared_of(32, Some(0.9)), 32);
+    assert_eq!(shared_of(2, None), 2, "two short windows to compare with");
+    assert_eq!(shared_of(20, None), 4);
+    assert_eq!(shared_of(128, Some(0.9)), 128);
     assert_eq!(shared_of(4, Some(0.9)), 0, "a trial");
-    assert_eq!(shared_of(32, Some(0.9)), 32);
-    assert_eq!(shared_of(128, Some(2.0)), 2);
+    assert_eq!(shared_of(128, Some(0.9)), 128);
+    assert_eq!(shared_of(136, Some(2.0)), 4);
 }
 
 #[test]

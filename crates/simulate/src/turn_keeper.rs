@@ -132,6 +132,8 @@ struct ProgramUse {
     resumed_ns: u64,
     burst_ns: u64,
     held: Vec<HeldProcess>,
+    /// Bytes that servers have been asked for, and have not served yet.
+    flying_bytes: u64,
     /// Bytes in a second; 0: no limit, or none yet.
     limit: u64,
     /// Until when the limit is used up.
@@ -150,6 +152,7 @@ impl ProgramUse {
             resumed_ns: 0,
             burst_ns: now_ns,
             held: Vec::new(),
+            flying_bytes: 0,
             limit: 0,
             paced_ns: 0,
         }
@@ -183,6 +186,9 @@ pub(crate) struct TurnKeeper {
     /// Looks in this window so far.
     look: u32,
     next_look_ns: u64,
+    next_glance_ns: u64,
+    /// By process: bytes of its request.
+    asked_bytes: Vec<u64>,
     /// When [`TurnKeeper::wake`] is to be called next.
     due_ns: u64,
 }
@@ -220,6 +226,8 @@ impl TurnKeeper {
         let clock = TurnClock::new(conductor, window_ns, 0);
         Self {
             next_look_ns: clock.look_ns(),
+            next_glance_ns: clock.glance_ns(),
+            asked_bytes: vec![0; asked.program_of.len()],
             due_ns: clock.look_ns(),
             clock,
             program_of: asked.program_of.clone(),
@@ -258,6 +266,7 @@ impl TurnKeeper {
         }
         traits.last_ns = now_ns;
         traits.requests += 1;
+        self.asked_bytes[process as usize] = bytes;
         let deadline_ns = now_ns.saturating_add(2 * self.clock.window_ns());
         let mut begin_ns = now_ns;
         if uses.limit > 0 {
@@ -289,6 +298,7 @@ impl TurnKeeper {
             self.due_ns = turn_ns;
             return Passing::HeldUntil(turn_ns);
         }
+        uses.flying_bytes = uses.flying_bytes.saturating_add(self.asked_bytes[process as usize]);
         if now_ns > since_ns {
             uses.resumed_ns = now_ns;
             traits.held += 1;
@@ -315,6 +325,7 @@ impl TurnKeeper {
         }
         let uses = &mut self.uses[place];
         part.resumed_ns = uses.resumed_ns;
+        uses.flying_bytes = uses.flying_bytes.saturating_sub(bytes);
         uses.is_told = false;
         uses.sums(server).note(&part);
         let traits = &mut self.traits[place];
@@ -326,7 +337,7 @@ impl TurnKeeper {
     /// O(programs), at the end of a window O(programs x their servers).
     pub(crate) fn wake(&mut self, now_ns: u64, released: &mut Vec<Released>) {
         let is_look = now_ns >= self.next_look_ns;
-        let has_moved = is_look && self.look_at_programs(now_ns);
+        let has_moved = if is_look { self.look_at_programs(now_ns) } else { self.glance_at_programs(now_ns) };
         let mut slice_ns = u64::MAX;
         for (traits, uses) in self.traits.iter().zip(&mut self.uses) {
             if uses.held.is_empty() {
@@ -352,20 +363,44 @@ impl TurnKeeper {
                 !goes
             });
         }
-        self.due_ns = self.next_look_ns.min(slice_ns);
+        let glance_ns = if self.clock.plan().is_open() { u64::MAX } else { self.next_glance_ns };
+        self.due_ns = self.next_look_ns.min(glance_ns).min(slice_ns);
+    }
+
+    /// Whether a slice was given up.
+    fn glance_at_programs(&mut self, now_ns: u64) -> bool {
+        if self.clock.plan().is_open() || now_ns < self.next_glance_ns {
+            return false;
+        }
+        self.next_glance_ns = now_ns + self.clock.glance_ns();
+        self.tell_what_is_under_way(now_ns);
+        let has_given_up = self.clock.glance(&self.traits, now_ns);
+        if self.clock.is_over(now_ns) {
+            self.next_look_ns = now_ns + 1;
+        }
+        has_given_up
+    }
+
+    /// A program that waits for its turn, or for servers, is at work.
+    fn tell_what_is_under_way(&mut self, now_ns: u64) {
+        let is_in_turns = !self.clock.plan().is_open();
+        for (traits, uses) in self.traits.iter_mut().zip(&self.uses) {
+            if !uses.held.is_empty() || (is_in_turns && uses.flying_bytes > 0) {
+                traits.last_ns = now_ns;
+            }
+        }
     }
 
     /// Whether the plan is another one now.
     fn look_at_programs(&mut self, now_ns: u64) -> bool {
         self.next_look_ns = now_ns + self.clock.look_ns();
+        self.next_glance_ns = now_ns + self.clock.glance_ns();
         self.look += 1;
+        self.tell_what_is_under_way(now_ns);
         let is_over = self.clock.is_over(now_ns);
         // Between windows the figures tell whether the program of a slice may be idle.
         let has_slices = !self.clock.plan().is_open();
         for (traits, uses) in self.traits.iter_mut().zip(&mut self.uses) {
-            if !uses.held.is_empty() {
-                traits.last_ns = now_ns;
-            }
             let of = |(server, figures): (u32, (f32, f32))| ServerUseBy {
                 server,
                 gap_bytes: figures.0,

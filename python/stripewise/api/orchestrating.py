@@ -111,7 +111,8 @@ def orchestrate(
 ) -> None:
     """Orchestrates the programs of a pool until SIGINT or SIGTERM; then all of them are served at all times again.
 
-    `tell` gets a line for each program at the end of each window, and whether that says something new.
+    `tell` gets a line for each program at the end of each window, and whether that says something new; and one for each
+    page that is none.
     """
     orchestrator = _native.orchestrate(str(pool.file), policy, window_s, dict(weights or {}), dict(limits or {}))
     try:
@@ -119,6 +120,8 @@ def orchestrate(
             while not ended.is_set():
                 for decision in orchestrator.work(LONGEST_WAIT_S):
                     tell(decision["text"], decision["is_change"])
+                for words in orchestrator.take_remarks():
+                    tell(words, True)
     finally:
         orchestrator.end()
 

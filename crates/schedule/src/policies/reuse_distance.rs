@@ -52,6 +52,11 @@ impl SchedulePolicy for ReuseDistance {
         into_slices(&weighted, window_ns, window_ns / FLOOR_PART)
     }
 
+    /// What is eligible shows in shared windows, and to end one of these costs nothing.
+    fn shared_quarters(&self) -> u32 {
+        1
+    }
+
     fn needs_standings(&self) -> bool {
         true
     }

@@ -13,7 +13,7 @@ use super::sleep::{now_ns, sleep_until};
 use crate::os::shared_pages::Atomics;
 
 /// "SWDISK" and the version of the page.
-const MAGIC: u64 = u64::from_be_bytes(*b"SWDISK\0\x01");
+const MAGIC: u64 = u64::from_be_bytes(*b"SWDISK\0\x02");
 /// Sub-requests that wait or are served at a time; what more there are pass the queue.
 pub(super) const SLOTS: usize = 128;
 /// Processes that an anticipatory queue knows.
@@ -85,7 +85,6 @@ pub(super) struct DiskPage {
     /// What the arm does; above that, whether its sweep is an odd one ([`ODD_SWEEP`]).
     state: AtomicU64,
     process: AtomicU64,
-    since_ns: AtomicU64,
     until_ns: AtomicU64,
     numbers: AtomicU64,
     draws: AtomicU64,
@@ -132,7 +131,6 @@ pub(super) enum ArmState {
     /// It waits for the next one of a process.
     Waiting {
         process: u32,
-        since_ns: u64,
         until_ns: u64,
     },
 }
@@ -225,7 +223,7 @@ impl DiskPage {
         let (state, is_odd_sweep) = (word(&self.state), word(&self.state) & ODD_SWEEP != 0);
         let state = match state & !ODD_SWEEP {
             1 if is_sound => ArmState::Serving { process, until_ns },
-            2 if is_sound => ArmState::Waiting { process, since_ns: word(&self.since_ns), until_ns },
+            2 if is_sound => ArmState::Waiting { process, until_ns },
             _ => ArmState::Idle,
         };
         let new = NewProcesses { think: load_mean(&self.new_think), seek: load_mean(&self.new_seek) };
@@ -236,10 +234,10 @@ impl DiskPage {
 
     /// Keeps the arm.
     pub(super) fn keep(&self, arm: &Arm) {
-        let (state, process, since_ns, until_ns) = match arm.state {
-            ArmState::Idle => (0, 0, 0, 0),
-            ArmState::Serving { process, until_ns } => (1, process, 0, until_ns),
-            ArmState::Waiting { process, since_ns, until_ns } => (2, process, since_ns, until_ns),
+        let (state, process, until_ns) = match arm.state {
+            ArmState::Idle => (0, 0, 0),
+            ArmState::Serving { process, until_ns } => (1, process, until_ns),
+            ArmState::Waiting { process, until_ns } => (2, process, until_ns),
         };
         let words = [
             (&self.head, arm.head),
@@ -247,7 +245,6 @@ impl DiskPage {
             (&self.decided_ns, arm.decided_ns),
             (&self.state, state | if arm.is_odd_sweep { ODD_SWEEP } else { 0 }),
             (&self.process, u64::from(process)),
-            (&self.since_ns, since_ns),
             (&self.until_ns, until_ns),
         ];
         words.into_iter().for_each(|(word, value)| word.store(value, Relaxed));

@@ -121,7 +121,7 @@ impl DiskQueue {
                 history.arrives(sub.arrival_ns, wait_ns, (sub.position, sub.bytes), &mut arm.new);
                 self.page.remember(sub.process, &history);
             }
-            is_changed |= self.advance(&mut arm, arrival_ns);
+            is_changed |= self.ends_wait(&mut arm, &sub) | self.advance(&mut arm, arrival_ns);
         } else {
             service = (arrival_ns, arrival_ns.saturating_add(self.service_ns(&arm, &sub)));
         }
@@ -212,22 +212,20 @@ impl DiskQueue {
                 true
             }
             ArmState::Serving { .. } => false,
-            ArmState::Waiting { process, since_ns, until_ns } => {
-                let comes = |sub: &DiskSub| {
-                    sub.arrival_ns >= since_ns
-                        && sub.arrival_ns <= until_ns.min(now_ns)
-                        && (sub.process == process || self.is_worth_it(arm, process, sub.position))
-                };
-                let first_ns = self.page.waiting().filter(|(_, sub)| comes(sub)).map(|(_, sub)| sub.arrival_ns).min();
-                match first_ns.or((until_ns <= now_ns).then_some(until_ns)) {
-                    Some(at_ns) => {
-                        self.begin(arm, at_ns);
-                        true
-                    }
-                    None => false,
-                }
+            ArmState::Waiting { until_ns, .. } if until_ns <= now_ns => {
+                self.begin(arm, until_ns);
+                true
             }
+            ArmState::Waiting { .. } => false,
         }
+    }
+
+    /// Ends the wait of the arm if `sub`, which has just come, is of the process that it waits for, or worth more; whether it
+    /// has. Each sub-request is judged once, by what is known when it comes: the first values of other processes may change
+    /// what is expected of this one later.
+    fn ends_wait(&self, arm: &mut Arm, sub: &DiskSub) -> bool {
+        let ArmState::Waiting { process, .. } = arm.state else { return false };
+        (sub.process == process || self.is_worth_it(arm, process, sub.position)) && self.begin(arm, sub.arrival_ns)
     }
 
     /// A service ends at `at_ns`: the arm waits for the next sub-request of its process, or takes the next of all.
@@ -242,7 +240,7 @@ impl DiskQueue {
                 && next.is_none_or(|(_, sub)| !self.is_worth_it(arm, process, sub.position))
             {
                 arm.decided_ns = at_ns;
-                arm.state = ArmState::Waiting { process, since_ns: at_ns, until_ns: at_ns.saturating_add(wait_ns) };
+                arm.state = ArmState::Waiting { process, until_ns: at_ns.saturating_add(wait_ns) };
                 return;
             }
         }
