@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from stripewise import layouts
 from stripewise.api import pools
+from stripewise.pool import Pool
 
 BIN = Path(sys.executable).parent
 
@@ -68,6 +70,18 @@ class TestPool:
         layout = self.base / "test.layout"
         layout.write_text(text)
         return self.stripewise("apply", layout, "--pool", self.file)
+
+
+def with_a_file_beside_an_ssd(directory, layout):
+    """A pool of two HDDs and an SSD with room for 4 MiB and a stripe, in which the file `f` of 64 MiB has `layout`."""
+    stripewise, base = Stripewise(directory), directory / "p"
+    stripewise("pool", "init", base, "--emulate", "--hdd", "2", "--ssd", "1", "--capacity", "ssd=4160KiB")
+    first = base / "first.layout"
+    first.write_text(layout)
+    layouts.apply(first, base / "pool.toml")
+    make = "import sys; open(sys.argv[1] + '/f', 'xb').truncate(64 << 20)"
+    stripewise("run", "--quiet", "--pool", base / "pool.toml", "--", "python3", "-c", make, base / "mount")
+    return Pool.load(base / "pool.toml")
 
 
 @pytest.fixture

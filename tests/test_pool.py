@@ -171,7 +171,7 @@ def test_a_missing_pool_file_is_named(stripewise):
 def test_show_names_a_missing_server(pool):
     gone = next(pool.servers()[0].iterdir())
     gone.rename(gone.with_name("elsewhere"))
-    assert "directory missing" in pool.stripewise("pool", "show", pool.file).stdout
+    assert "not there" in pool.stripewise("pool", "show", pool.file).stdout
 
 
 @pytest.mark.parametrize(

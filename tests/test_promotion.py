@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from conftest import BIN, Stripewise
+from conftest import BIN, with_a_file_beside_an_ssd
 from stripewise import _native, layouts
 from stripewise.api import adapt, promotion
 from stripewise.api.pacing import Pace
@@ -27,14 +27,7 @@ ONCE_US = 22_000
 @pytest.fixture
 def pool(tmp_path):
     """A file of 64 MiB on two HDDs, beside an SSD with room for 4 MiB and a stripe."""
-    stripewise, base = Stripewise(tmp_path), tmp_path / "p"
-    stripewise("pool", "init", base, "--emulate", "--hdd", "2", "--ssd", "1", "--capacity", "ssd=4160KiB")
-    first = base / "first.layout"
-    first.write_text(FIRST)
-    layouts.apply(first, base / "pool.toml")
-    make = "import sys; open(sys.argv[1] + '/f', 'xb').truncate(64 << 20)"
-    stripewise("run", "--quiet", "--pool", base / "pool.toml", "--", "python3", "-c", make, base / "mount")
-    return Pool.load(base / "pool.toml")
+    return with_a_file_beside_an_ssd(tmp_path, FIRST)
 
 
 class Looks:

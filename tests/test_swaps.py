@@ -2,10 +2,8 @@
 
 import pytest
 
-from conftest import Stripewise
-from stripewise import layouts
+from conftest import with_a_file_beside_an_ssd
 from stripewise.api import swaps
-from stripewise.pool import Pool
 
 MIB = 1 << 20
 HDD, SSD = ["hdd.0-1:64KiB"], ["ssd.0:64KiB"]
@@ -30,15 +28,7 @@ WARM = {8: 50_000, 9: 50_000, 10: 50_000, 11: 50_000}
 @pytest.fixture(scope="module")
 def full(tmp_path_factory):
     """A file of 64 MiB, 4 MiB of which fill the SSD but for a stripe."""
-    directory = tmp_path_factory.mktemp("swaps")
-    stripewise, base = Stripewise(directory), directory / "p"
-    stripewise("pool", "init", base, "--emulate", "--hdd", "2", "--ssd", "1", "--capacity", "ssd=4160KiB")
-    first = base / "first.layout"
-    first.write_text(FIRST)
-    layouts.apply(first, base / "pool.toml")
-    make = "import sys; open(sys.argv[1] + '/f', 'xb').truncate(64 << 20)"
-    stripewise("run", "--quiet", "--pool", base / "pool.toml", "--", "python3", "-c", make, base / "mount")
-    return Pool.load(base / "pool.toml")
+    return with_a_file_beside_an_ssd(tmp_path_factory.mktemp("swaps"), FIRST)
 
 
 def swapped(pool, costs, *, periods=1000.0, size=64 * MIB):

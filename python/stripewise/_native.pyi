@@ -62,6 +62,7 @@ class NewTier(TypedDict):
     dilation: float | None
 
 def pool_load(path: str) -> PoolInfo: ...
+def pool_usage(path: str) -> list[tuple[str, tuple[int, int, str | None]]]: ...
 def pool_init(path: str, name: str, mount: str, namespace: str, tiers: list[NewTier], shared: bool = False) -> None: ...
 def pool_write_profile(
     path: str, tier: str, read: list[float], write: list[float], heads: list[list[float] | None] = ...
@@ -161,6 +162,7 @@ class TierRoom(TypedDict):
     server: str
     used_bytes: int
     free_bytes: int
+    on_disk_bytes: int
     reserve_bytes: int
 
 class TierPart(TypedDict):

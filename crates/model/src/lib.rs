@@ -29,6 +29,6 @@ pub use queue::Queue;
 pub use run_ends::{GATHERED, HeadRun, RunEnds, head_position};
 pub use seek_curve::{SeekCurve, SeekShape};
 pub use seek_map::SeekMap;
-pub use theta::{BusyTimes, theta_of_layout_s, theta_of_widths_s};
+pub use theta::BusyTimes;
 pub use water_fill::{WaterLevel, water_fill};
 pub use widths::{MAX_TIERS, TierWidths};

@@ -4,7 +4,6 @@
 use crate::cost::{Busy, CostModel, UnknownServer};
 use crate::count::Round;
 use crate::profile::{Cluster, Request};
-use crate::widths::TierWidths;
 use stripewise_layout::Layout;
 
 /// Busy time of every server (slots of [`CostModel`]) and latency, added up over requests.
@@ -92,27 +91,4 @@ impl BusyTimes {
         }
         (self.latency_s / self.requests + (processes - 1.0) * self.bottleneck_s()) / processes
     }
-}
-
-/// `theta` of one round for a whole set of requests. O(requests x servers).
-pub fn theta_of_widths_s(requests: &[Request], widths: &TierWidths, cluster: &Cluster, processes: f64) -> f64 {
-    let (model, round) = (CostModel::new(cluster), Round::new(widths, cluster));
-    let mut loads = BusyTimes::new(model.servers());
-    for request in requests {
-        loads.add(&model, &round, request, 1.0);
-    }
-    loads.theta_s(processes)
-}
-
-/// `theta` of any layout for a whole set of requests. O(requests x sub-requests^2).
-///
-/// # Errors
-/// [`UnknownServer`] when the layout names a server outside the cluster.
-pub fn theta_of_layout_s(
-    requests: &[Request],
-    layout: &Layout,
-    cluster: &Cluster,
-    processes: f64,
-) -> Result<f64, UnknownServer> {
-    Ok(BusyTimes::of_files([(requests, layout)], cluster)?.theta_s(processes))
 }

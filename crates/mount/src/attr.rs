@@ -14,7 +14,7 @@
 //!
 //! With `writeback_cache`, where nothing else changes a file, its attributes hold for 1 s.
 //!
-//! A placed file that a program has open for writing and knows the places of (preload) may grow past the mount. So the
+//! A file that a program has open for writing and knows the places of (preload) may grow past the mount. So the
 //! mount asks for its size each time, and makes the kernel forget the attributes when it tells a program the places.
 //! The kernel itself knows what is written through it. A size that another mount of the pool on this machine makes, and
 //! a name, is there for all mounts when the call returns; a name that it takes away or exchanges is noticed after 1 s.
@@ -33,9 +33,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use rustix::fs::{
-    AtFlags, Gid, Mode, OFlags, Stat, StatVfs, StatxTimestamp, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid,
-};
+use rustix::fs::{AtFlags, Gid, Mode, Stat, StatVfs, StatxTimestamp, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid};
 use rustix::io::Errno;
 use stripewise_fuse::{FileAttr, SetTime, Time};
 use stripewise_store::neighbours::{LONG, SHORT};
@@ -49,7 +47,7 @@ use crate::{Failure, lock};
 
 /// How long names and the attributes of all but files hold beside other mounts.
 const USUAL: Duration = Duration::from_secs(1);
-/// What programs are told to be a good size of a request to a placed file: stdio takes it for its buffer, and each
+/// What programs are told to be a good size of a request to a file: stdio takes it for its buffer, and each
 /// request costs a way through the kernel and back.
 const BLOCK_BYTES: u32 = 64 << 10;
 
@@ -123,47 +121,43 @@ impl Core {
         }
     }
 
-    /// The placed file of `node`: the open one, or one made for this question.
+    /// The file of `node`: the open one, or one made for this question; `None` where that is no regular file. For one that
+    /// `changes` its bytes they can be written.
     ///
     /// # Errors
-    /// The handle is damaged.
-    pub fn placed(&self, node: &Node) -> Result<Option<Arc<Inode>>, Failure> {
+    /// As `Store::file`.
+    pub fn regular(&self, node: &Node, changes: bool) -> Result<Option<Arc<Inode>>, Failure> {
         if !node.is_file() {
             return Ok(None);
         }
         let open = lock(&node.shared).clone();
-        match open {
-            Some(shared) => Ok(shared.placed.clone()),
-            None => Ok(self.store.inode(node.fd.as_fd())?),
+        let Some(shared) = open else { return Ok(Some(self.store.file(node.fd.as_fd(), changes)?)) };
+        if changes {
+            shared.file.open_to_change(node.fd.as_fd())?;
         }
+        Ok(Some(shared.file.clone()))
     }
 
-    /// Attributes of `node`; `stat` if they are just known. Four system calls for a placed file without a writer, one
-    /// less if it is open, or has not changed since they were asked for last. Of one without a datafile two, and one.
+    /// Attributes of `node`; `stat` if they are just known. Four system calls for a file without a writer, one less if it is
+    /// open, or has not changed since they were asked for last. Of one without a datafile two, and one.
     ///
     /// # Errors
     /// Those of `fstat`. A handle or a server that fails is no error here: a damaged file can be listed and removed,
     /// with the attributes of its inode.
     pub fn attributes(&self, node: &Node, stat: Option<Stat>) -> Result<NodeAttributes, Errno> {
         let open = if node.is_file() { lock(&node.shared).clone() } else { None };
-        let was_read =
-            open.as_ref().and_then(|shared| shared.placed.as_ref()).is_some_and(|inode| inode.settle_access());
+        let was_read = open.as_ref().is_some_and(|shared| shared.file.settle_access());
         let stat = stat.filter(|_| !was_read).map_or_else(|| node.stat(), Ok)?;
         if !node.is_file() {
             return Ok(NodeAttributes { attr: file_attr(node.ino, &stat), ttl: self.of_others() });
         }
         let closed = if open.is_none() { Some(&stat) } else { None };
-        let placed = match open.as_ref().map(|shared| &shared.placed) {
-            Some(Some(inode)) => inode.attributes().map(Some),
-            Some(None) => Ok(None),
+        let known = match &open {
+            Some(shared) => shared.file.attributes(),
             None => self.attributes_of_closed(node, &stat),
         };
-        let mut found = match placed {
-            Ok(Some(known)) => {
-                let ttl = self.of_files(closed);
-                NodeAttributes { ttl, ..self.attributes_of_placed(node, &stat, &known) }
-            }
-            Ok(None) => NodeAttributes { attr: file_attr(node.ino, &stat), ttl: self.of_files(closed) },
+        let mut found = match known {
+            Ok(known) => NodeAttributes { ttl: self.of_files(closed), ..self.attributes_of_file(node, &stat, &known) },
             Err(failure) => {
                 self.report(node, "asking for the size", &Failure::Store(failure));
                 NodeAttributes { attr: file_attr(node.ino, &stat), ttl: Duration::ZERO }
@@ -177,37 +171,30 @@ impl Core {
         Ok(found)
     }
 
-    /// What the store says of a file that is not open here; `None` for a plain one. Without a system call if it was one before, or
-    /// one without a datafile.
-    fn attributes_of_closed(&self, node: &Node, stat: &Stat) -> Result<Option<Attributes>, stripewise_store::Error> {
+    /// What the store says of a file that is not open here. Without a system call if it was one without a datafile before.
+    fn attributes_of_closed(&self, node: &Node, stat: &Stat) -> Result<Attributes, stripewise_store::Error> {
         let known = self.known_file(node, stat);
-        if known == Some(None) {
-            return Ok(None);
-        }
-        let known = known.flatten();
         let alone = known.filter(|file| file.is_alone).and_then(|file| Attributes::of_alone(file.logical, stat));
-        if alone.is_some() {
+        if let Some(alone) = alone {
             return Ok(alone);
         }
         // Before the handle is read; what changes it later moves a time of status that is not of just now.
         let before = node.handle().map(|logical| (logical, self.epoch_of(logical)));
-        let found = self.store.attributes(node.fd.as_fd(), stat, known.map(|file| file.logical))?;
+        let found = self.store.attributes(node.fd.as_fd(), stat, known.and_then(|file| file.logical))?;
         if known.is_none() {
-            let file = |Attributes { handle: logical, is_alone, .. }| {
-                let epoch = match before {
-                    Some((read, epoch)) if read == logical => epoch,
-                    _ if is_settled(stat) => self.epoch_of(logical),
-                    _ => None,
-                };
-                KnownFile { logical, is_alone, epoch }
+            let Attributes { handle: logical, is_alone, .. } = found;
+            let epoch = match before {
+                Some((read, epoch)) if Some(read) == logical => epoch,
+                _ if is_settled(stat) => logical.and_then(|logical| self.epoch_of(logical)),
+                _ => None,
             };
-            node.know_handle(found.map(file), stat);
+            node.know_handle(KnownFile { logical, is_alone, epoch }, stat);
         }
         Ok(found)
     }
 
-    /// What is known of the placed file `node`, whose inode is as `stat` says, without a system call.
-    pub fn known_file(&self, node: &Node, stat: &Stat) -> Option<Option<KnownFile>> {
+    /// What is known of the file `node`, whose inode is as `stat` says, without a system call.
+    pub fn known_file(&self, node: &Node, stat: &Stat) -> Option<KnownFile> {
         node.handle_in(stat, self.neighbours.is_local(), |logical| self.store.plane().epoch(logical))
     }
 
@@ -217,8 +204,8 @@ impl Core {
         (!plane.is_shared()).then(|| plane.epoch(logical))
     }
 
-    /// What the kernel is told of a placed file: `stat` of its inode, with the size, times and blocks that are `known`.
-    pub fn attributes_of_placed(&self, node: &Node, stat: &Stat, known: &Attributes) -> NodeAttributes {
+    /// What the kernel is told of a file: `stat` of its inode, with the size, times and blocks that are `known`.
+    pub fn attributes_of_file(&self, node: &Node, stat: &Stat, known: &Attributes) -> NodeAttributes {
         let mut stat = *stat;
         known.put_into(&mut stat);
         let mut attr = file_attr(node.ino, &stat);
@@ -235,18 +222,18 @@ impl Core {
         if change.is_none() {
             return self.no_change(node, change.caller);
         }
-        let placed = self.placed(node)?;
-        let placed = placed.as_deref();
+        let file = self.regular(node, change.size_bytes.is_some())?;
+        let file = file.as_deref();
         let changes_owner = change.uid.is_some() || change.gid.is_some();
         if change.mode.is_some() || changes_owner {
             let before = node.stat()?;
             if let Some(mode) = change.mode {
-                self.change_mode(node, placed, mode, change.caller, &before)?;
+                self.change_mode(node, file, mode, change.caller, &before)?;
             }
-            if changes_owner && let Err(failure) = self.change_owner(node, placed, change, &before) {
+            if changes_owner && let Err(failure) = self.change_owner(node, file, change, &before) {
                 if change.mode.is_some() {
                     // One change for the caller, so that it is all undone.
-                    let _ = self.change_mode(node, placed, before.st_mode, change.caller, &before);
+                    let _ = self.change_mode(node, file, before.st_mode, change.caller, &before);
                 }
                 return Err(failure);
             }
@@ -255,11 +242,7 @@ impl Core {
             if !change.by_handle {
                 self.check_open(change.caller, node, libc::O_WRONLY)?;
             }
-            let alone = match placed {
-                Some(_) => None,
-                None => Some(self.store.without_handle(node.ino, self.table.reopen(node, OFlags::WRONLY)?)?),
-            };
-            if let Some(inode) = placed.or(alone.as_deref()) {
+            if let Some(inode) = file {
                 inode.sent_by(change.caller.sender()).truncate(size)?;
                 inode.settle_whole()?;
             }
@@ -275,7 +258,7 @@ impl Core {
                 let own = || rustix::fs::utimensat(&node.fd, c"", &times, AtFlags::EMPTY_PATH);
                 self.as_caller(change.caller, own)?;
             }
-            match &placed {
+            match file {
                 Some(inode) => inode.set_times(&times)?,
                 None => rustix::fs::utimensat(&node.fd, c"", &times, AtFlags::EMPTY_PATH)?,
             }
@@ -301,7 +284,7 @@ impl Core {
     fn change_mode(
         &self,
         node: &Node,
-        placed: Option<&Inode>,
+        file: Option<&Inode>,
         mode: u32,
         caller: Caller,
         before: &Stat,
@@ -311,21 +294,21 @@ impl Core {
         }
         let chmod =
             || self.as_caller_setting(caller, mode, || self.table.chmod(node, Mode::from_raw_mode(mode & 0o7777)));
-        match placed {
+        match file {
             Some(inode) => Ok(inode.change_mode(Some(mode), chmod, || self.restore_mode(node, before))?),
             None => Ok(chmod()?),
         }
     }
 
     /// `chown` as the caller, of a node that is as `before` says.
-    fn change_owner(&self, node: &Node, placed: Option<&Inode>, change: &Change, before: &Stat) -> Result<(), Failure> {
+    fn change_owner(&self, node: &Node, file: Option<&Inode>, change: &Change, before: &Stat) -> Result<(), Failure> {
         let give = |uid: Option<u32>, gid: Option<u32>| {
             let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
             rustix::fs::chownat(&node.fd, c"", uid, gid, AtFlags::EMPTY_PATH)
         };
         // Without the file's group the kernel would take the set-group-id bit, too.
         let chown = || self.with_all_groups(change.caller, || give(change.uid, change.gid));
-        let Some(inode) = placed else { return Ok(chown()?) };
+        let Some(inode) = file else { return Ok(chown()?) };
         let undo = || {
             let old = |changed: Option<u32>, old| changed.is_some().then_some(old);
             give(old(change.uid, before.st_uid), old(change.gid, before.st_gid))?;

@@ -15,10 +15,13 @@ use crate::file::OpenFile;
 /// Answers one ioctl on an open file; the bytes that go back.
 ///
 /// # Errors
-/// `ENOTTY` for a plain file and for commands that are not ours, `EINVAL` for payloads that are too short, `EBADF` for
+/// `ENOTTY` for a file without a handle and for commands that are not ours, `EINVAL` for payloads that are too short, `EBADF` for
 /// making datafiles or cutting through a descriptor that may not write, and the store's.
 pub fn answer(core: &Core, file: &OpenFile, command: u32, payload: &[u8]) -> Result<Vec<u8>, Failure> {
-    let inode = file.shared.placed.as_ref().ok_or(Errno::NOTTY)?;
+    let inode = &file.shared.file;
+    if !inode.has_handle() {
+        return Err(Errno::NOTTY.into());
+    }
     match command {
         PLACEMENT => {
             let offset = PlacementPage::wanted(payload).ok_or(Errno::INVAL)?;

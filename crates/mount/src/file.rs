@@ -5,9 +5,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use rustix::fs::{FallocateFlags, Mode, OFlags};
+use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
-use stripewise_control::{Action, FileId, Request, Sender, Way};
+use stripewise_control::{Sender, Way};
 use stripewise_fuse::open_flags;
 use stripewise_store::{Inode, OpenInode, Requests};
 
@@ -37,9 +37,9 @@ pub struct OpenFile {
     pub node: Arc<Node>,
     /// What it shares with other opens.
     pub shared: Arc<SharedFile>,
-    /// The file. Registered as a writer from the open on, but of a file that this open has made, and of one without a handle,
-    /// from the first change on: many files are only made, and what has no bytes has none to lose. Of a file that is no more than
-    /// its head in the inode, from the first change behind that on.
+    /// The file. Registered as a writer from the open on, but of a file that this open has made from the first change on: many
+    /// files are only made, and what has no bytes has none to lose. Of a file that is no more than its head in the inode, from the
+    /// first change behind that on.
     open: OpenInode,
     /// The kernel alone may have what was written: no way in may go past it.
     pub kept_by_kernel: bool,
@@ -115,7 +115,7 @@ impl OpenFile {
         Ok(self.open.sent_by(sender))
     }
 
-    /// A program is to be told where the bytes of the placed file are. If it may write past the mount, it is a writer
+    /// A program is to be told where the bytes of the file are. If it may write past the mount, it is a writer
     /// from now on, of whose writes the kernel does not know.
     ///
     /// # Errors
@@ -315,16 +315,15 @@ impl Core {
         }
     }
 
-    /// Counts an open of a file, of which `own` is the open itself. A placed file may have a descriptor of its inode, one of its
-    /// lock file, and one on each server.
+    /// Counts an open of a file, of which `own` is the open itself.
     pub fn count_open(&self, open: &OpenFile, own: UserShare) {
         let user = own.user();
-        let units = if open.shared.placed.is_some() { 2 + self.store.pool().servers.len() } else { 0 };
-        open.held.get_or_init(|| InodeHold::new(&open.shared.holders, own, || self.opens.charge(user, units)));
+        let units = || open.shared.file.most_descriptors();
+        open.held.get_or_init(|| InodeHold::new(&open.shared.holders, own, || self.opens.charge(user, units())));
     }
 
     /// Opens `node` with the flags of the `open` of `sender`; `open_backing` asks the kernel to serve a file itself. `made` is
-    /// the placed file if it has just been made.
+    /// the file if it has just been made.
     ///
     /// # Errors
     /// The store's when the file's handle is damaged, those of `open`; `ESTALE` when the last name has just gone, `ETXTBSY` when
@@ -341,27 +340,16 @@ impl Core {
         let access = flags & OFlags::ACCMODE;
         let writes = access == OFlags::WRONLY || access == OFlags::RDWR;
         let is_new = made.is_some();
-        let shared = self.share(&node, writes, made, open_backing)?;
-        let inode = match &shared.placed {
-            // Of an open that is to cut the file and not to write it, the kernel asks whether it is being run when this has
-            // been answered, which would be too late.
-            _ if flags.contains(OFlags::TRUNC) && !writes && shared.running.load(Ordering::Acquire) > 0 => {
-                Err(Errno::TXTBSY.into())
-            }
-            Some(inode) => Ok(inode.clone()),
-            None => {
-                // To fill a page that a program writes a part of, the kernel reads through whichever descriptor it has.
-                let access = if self.writeback && access == OFlags::WRONLY { OFlags::RDWR } else { access };
-                let own = access | (flags & (OFlags::TRUNC | OFlags::NOATIME));
-                if own.contains(OFlags::TRUNC) {
-                    let request = Request { sender, action: Action::Truncate, offset: 0, len: 0, rank: 0 };
-                    self.store.plane().door().enter(FileId(node.ino), &request);
-                }
-                let opened = self.table.reopen(&node, own).map_err(Failure::from);
-                opened.and_then(|fd| Ok(self.store.without_handle(node.ino, fd)?))
-            }
+        let changes = writes || flags.contains(OFlags::TRUNC);
+        let shared = self.share(&node, (writes, changes), made, open_backing)?;
+        // Of an open that is to cut the file and not to write it, the kernel asks whether it is being run when this has been
+        // answered, which would be too late.
+        let ready = match changes && !writes && shared.running.load(Ordering::Acquire) > 0 {
+            true => Err(Errno::TXTBSY.into()),
+            false if changes => shared.file.open_to_change(node.fd.as_fd()).map_err(Failure::from),
+            false => Ok(()),
         };
-        let inode = inode.inspect_err(|_| self.unshare(lock(&node.shared), &node, &shared))?;
+        ready.inspect_err(|_| self.unshare(lock(&node.shared), &node, &shared))?;
         if writes {
             shared.writable.fetch_add(1, Ordering::AcqRel);
             if shared.backing.is_some() && self.neighbours.believes() {
@@ -376,7 +364,7 @@ impl Core {
         let kept_by_kernel = self.writeback;
         // With writeback_cache the kernel reads to fill pages of which a program writes a part.
         let notes_reads = self.notes_access && !flags.contains(OFlags::NOATIME) && !(writes && kept_by_kernel);
-        let open = OpenInode::new(inode, writes, notes_reads);
+        let open = OpenInode::new(shared.file.clone(), writes, notes_reads);
         let may_keep = shared.backing.is_none() && !kept_by_kernel && !flags.contains(OFlags::DIRECT);
         let file = Arc::new(OpenFile {
             node,
@@ -388,7 +376,7 @@ impl Core {
             held: OnceLock::new(),
         });
         // Where a kernel may keep what others read, a write is no time to be told of that.
-        if (!is_new || file.open.inode().is_cached()) && file.open.inode().has_handle() {
+        if !is_new || file.open.inode().is_cached() {
             let requests = file.open.sent_by(sender);
             let truncate = || if flags.contains(OFlags::TRUNC) && !is_new { Ok(requests.truncate(0)?) } else { Ok(()) };
             file.register_up_to(0).and_then(|()| truncate()).inspect_err(|_| self.close(&file))?;
@@ -422,7 +410,10 @@ impl Core {
     /// Puts the time of access into the inode. Reads of the kernel or of the program itself are not
     /// reported: the time is that of the datafiles then, unless the same open may have written them.
     fn settle_access(&self, file: &OpenFile) {
-        let Some(inode) = file.shared.placed.as_ref().filter(|_| file.open.notes_reads()) else { return };
+        if !file.open.notes_reads() {
+            return;
+        }
+        let inode = &file.shared.file;
         let is_past = file.shared.backing.is_some() || file.is_past_the_mount.load(Ordering::Acquire);
         if is_past && !file.writes() {
             inode.settle_access_past();
@@ -440,40 +431,39 @@ impl Core {
     pub fn close_for_good(&self, node: &Node) {
         let mut slot = lock(&node.shared);
         let Some(shared) = slot.take() else { return };
-        let Some(inode) = &shared.placed else { return };
+        let inode = &shared.file;
         for _ in 0..shared.writers.swap(0, Ordering::AcqRel) {
             self.note(node, "closing", inode.release_writer());
         }
         inode.release_heads();
         self.unpin(node, &shared);
-        self.collect_locked(node, Some(inode), lock(&shared.lost_name).take());
+        self.collect_locked(node, inode, lock(&shared.lost_name).take());
     }
 
     fn share(
         &self,
         node: &Arc<Node>,
-        writes: bool,
+        (writes, changes): (bool, bool),
         made: Option<Arc<Inode>>,
         open_backing: impl FnOnce(&OwnedFd) -> Option<Backing>,
     ) -> Result<Arc<SharedFile>, Failure> {
         let mut slot = lock(&node.shared);
         if slot.is_none() {
             let is_new = made.is_some();
-            let placed = match made {
-                Some(made) => Some(made),
-                None => self.placed_to_open(node)?,
+            let file = match made {
+                Some(made) => made,
+                None => self.file_to_open(node, changes)?,
             };
-            let backing = match &placed {
-                _ if !self.passthrough.load(Ordering::Relaxed) => None,
-                Some(inode) if !inode.is_whole().unwrap_or(false) => None,
+            let backing = match self.passthrough.load(Ordering::Relaxed) {
+                false => None,
+                true if !file.can_be_served_by_kernel().unwrap_or(false) => None,
                 // What the kernel writes to a backing file takes nothing from the inode that programs know.
-                _ if node.stat()?.st_mode & 0o6000 != 0 => None,
-                Some(inode) => self.backing_of_placed(node, inode, writes, open_backing),
-                None => self.backing_of_plain(node, open_backing),
+                true if node.stat()?.st_mode & 0o6000 != 0 => None,
+                true => self.backing_of(node, &file, writes, open_backing),
             };
             *slot = Some(Arc::new(SharedFile {
-                pinned: AtomicBool::new(placed.is_some() && backing.is_some()),
-                placed,
+                pinned: AtomicBool::new(backing.is_some()),
+                file,
                 backing,
                 opens: AtomicUsize::new(0),
                 writable: AtomicUsize::new(0),
@@ -493,36 +483,26 @@ impl Core {
         Ok(shared)
     }
 
-    /// The placed file of `node`, which is not open here; `None` for a plain one.
-    fn placed_to_open(&self, node: &Node) -> Result<Option<Arc<Inode>>, Failure> {
+    /// The file of `node`, which is not open here, for one that `changes` it or not.
+    fn file_to_open(&self, node: &Node, changes: bool) -> Result<Arc<Inode>, Failure> {
         let known = node.handle().map(|logical| self.store.inode_known(node.fd.as_fd(), logical));
-        let (placed, links) = match known.transpose()?.flatten() {
-            Some((placed, stat)) => (Some(placed), stat.st_nlink),
+        let (file, links) = match known.transpose()?.flatten() {
+            Some((file, stat)) => (Some(file), stat.st_nlink),
             None => (None, node.stat()?.st_nlink),
         };
         // It is not open, so its datafiles go or have gone; the kernel looks the name up again.
-        match placed {
+        match file {
             _ if links == 0 => Err(Errno::STALE.into()),
-            None => Ok(self.store.inode(node.fd.as_fd())?),
-            placed => Ok(placed),
+            None => Ok(self.store.file(node.fd.as_fd(), changes)?),
+            Some(file) => Ok(file),
         }
     }
 
-    /// The kernel opens a backing file again for each open, with that open's own flags; only its path counts.
-    fn backing_of_plain(&self, node: &Node, open_backing: impl FnOnce(&OwnedFd) -> Option<Backing>) -> Option<Backing> {
-        if !self.store.plane().has_plain_inodes() {
-            return None;
-        }
-        let name = self.table.proc_name(node);
-        let fd = rustix::fs::openat(self.table.fds(), name.number(), OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
-        self.asked_for_backing(open_backing(&fd.ok()?))
-    }
-
-    /// A file that [`Inode::is_whole`], on a server that is not emulated, is the kernel's to read and write.
-    /// Its layout must stay as long as it is open, so it counts as being written. Any failure only means the longer
-    /// way, here and now: another mount may pass through at the same time, so that no way may rely on a lock the other
-    /// does not take ([`Inode::append`]).
-    fn backing_of_placed(
+    /// A file that [`Inode::can_be_served_by_kernel`] is the kernel's to read and write. It opens the backing file again for each
+    /// open, with that open's own flags; only its path counts. The layout must stay as long as it is open, so it counts as being
+    /// written. Any failure only means the longer way, here and now: another mount may pass through at the same time, so that no
+    /// way may rely on a lock the other does not take ([`Inode::append`]).
+    fn backing_of(
         &self,
         node: &Node,
         inode: &Arc<Inode>,
@@ -540,8 +520,8 @@ impl Core {
         if !registered {
             return None;
         }
-        let datafile = inode.whole_datafile(writes).ok().flatten();
-        let backing = datafile.and_then(|fd| self.asked_for_backing(open_backing(&fd)));
+        let served_by = inode.served_by(writes).ok().flatten();
+        let backing = served_by.and_then(|fd| self.asked_for_backing(open_backing(&fd)));
         if backing.is_none() {
             self.note(node, "closing", inode.release_writer());
         }
@@ -560,7 +540,7 @@ impl Core {
         // None: the mount has ended, and closed it for good.
         if shared.opens.fetch_sub(1, Ordering::AcqRel) == 1 && slot.take().is_some() {
             self.unpin(node, shared);
-            self.collect_locked(node, shared.placed.as_ref(), lock(&shared.lost_name).take());
+            self.collect_locked(node, &shared.file, lock(&shared.lost_name).take());
         }
         drop(slot);
         self.opened.fetch_sub(1, Ordering::AcqRel);
@@ -568,10 +548,8 @@ impl Core {
 
     /// Ends the registration that came with a backing. Once.
     fn unpin(&self, node: &Node, shared: &SharedFile) {
-        if let Some(inode) = &shared.placed
-            && shared.pinned.swap(false, Ordering::AcqRel)
-        {
-            self.note(node, "closing", inode.release_writer());
+        if shared.pinned.swap(false, Ordering::AcqRel) {
+            self.note(node, "closing", shared.file.release_writer());
         }
     }
 
@@ -584,28 +562,32 @@ impl Core {
         let slot = lock(&node.shared);
         let is_still_alone = |file: &KnownFile| {
             // In this order: datafiles are made, and noted in the handle, under the lock file.
-            self.store.has_lock_file(file.logical).is_ok_and(|has| !has) && self.epoch_of(file.logical) == file.epoch
+            file.logical.is_none_or(|logical| {
+                self.store.has_lock_file(logical).is_ok_and(|has| !has) && self.epoch_of(logical) == file.epoch
+            })
         };
         if slot.is_none() && alone.as_ref().is_some_and(is_still_alone) {
             return;
         }
         let Ok(stat) = node.stat() else { return };
         let is_last = stat.st_nlink == 0;
-        let placed = match &*slot {
+        let found = match &*slot {
+            // Nothing of it is elsewhere.
+            Some(shared) if !shared.file.has_handle() => Ok(None),
             Some(shared) => {
                 if is_last {
-                    let noted = shared.placed.as_ref().and_then(|placed| self.removals.note(placed, &stat));
+                    let noted = self.removals.note(&shared.file, &stat);
                     *lock(&shared.lost_name) = Some(LostName { directory: directory.clone(), noted });
                     return;
                 }
-                Ok(shared.placed.clone())
+                Ok(Some(shared.file.clone()))
             }
             None if is_last => self.store.remains(node.fd.as_fd(), stat.st_ino, node.handle()),
             // It may still get a writer.
             None => self.store.inode(node.fd.as_fd()),
         };
-        match placed {
-            Ok(Some(placed)) if is_last => self.removals.add(&self.store, placed, &stat, Some(directory.clone())),
+        match found {
+            Ok(Some(file)) if is_last => self.removals.add(&self.store, file, &stat, Some(directory.clone())),
             Ok(Some(_)) => self.removals.forget_name(&self.store, directory.clone()),
             Ok(None) => {}
             Err(error) => self.note::<()>(node, "removing", Err(error)),
@@ -613,8 +595,7 @@ impl Core {
     }
 
     /// The caller holds the node's lock, so no thread opens the file meanwhile; none can afterwards.
-    fn collect_locked(&self, node: &Node, placed: Option<&Arc<Inode>>, lost: Option<LostName>) {
-        let Some(inode) = placed else { return };
+    fn collect_locked(&self, node: &Node, inode: &Arc<Inode>, lost: Option<LostName>) {
         // What has no datafile leaves none, however it has lost its name.
         if lost.is_none() && inode.is_alone() {
             return;

@@ -357,7 +357,8 @@ mod tests {
         let root = table.get(ROOT_INO).unwrap();
         let sub = table.lookup(&root, OsStr::new("sub")).unwrap().0;
         let (node, fresh) = table.lookup(&sub, OsStr::new("file")).unwrap();
-        let of = |logical, epoch| Some(KnownFile { logical, is_alone: true, epoch });
+        let of = |logical, epoch| KnownFile { logical: Some(logical), is_alone: true, epoch };
+        let without = KnownFile { logical: None, is_alone: true, epoch: None };
         let in_stat = |stat: &Stat| node.handle_in(stat, false, |_| 3);
         assert_eq!((node.handle(), in_stat(&fresh)), (None, None));
         // What has changed just now may change again at the same time: only its counter tells.
@@ -373,7 +374,7 @@ mod tests {
         assert_eq!(node.handle_in(&renamed, true, |_| 4), None);
         node.know_handle(of(7, None), &fresh);
         assert_eq!(node.handle_in(&renamed, true, |_| 3), None);
-        node.know_handle(None, &fresh);
+        node.know_handle(without, &fresh);
         assert_eq!((in_stat(&fresh), node.handle_in(&renamed, true, |_| 3)), (None, None));
         let mut old = fresh;
         old.st_ctime -= 10;
@@ -382,8 +383,8 @@ mod tests {
         let mut changed = old;
         changed.st_ctime_nsec += 1;
         assert_eq!(in_stat(&changed), None);
-        node.know_handle(None, &old);
-        assert_eq!((node.handle(), in_stat(&old)), (None, Some(None)));
+        node.know_handle(without, &old);
+        assert_eq!((node.handle(), in_stat(&old)), (None, Some(without)));
         // What may change at the same time counts for a while where another machine can change it, and for good where none can.
         let mut unsettled = fresh;
         unsettled.st_ctime += 1000;

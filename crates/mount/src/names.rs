@@ -75,9 +75,9 @@ impl Core {
     /// Attributes of a file that has just been made: until the kernel has them, no other program of this mount can look
     /// its name up, so it has no writer. No system call.
     pub fn attributes_of_made(&self, made: &Made) -> NodeAttributes {
-        let known = stripewise_store::Attributes::of_closed(made.placed.handle(), &made.stat);
-        made.node.know_handle(Some(made.known), &made.stat);
-        self.attributes_of_placed(&made.node, &made.stat, &known)
+        let known = stripewise_store::Attributes::of_closed(made.known.logical, &made.stat);
+        made.node.know_handle(made.known, &made.stat);
+        self.attributes_of_file(&made.node, &made.stat, &known)
     }
 
     /// Looks `name` up; the kernel gets a reference.
@@ -141,7 +141,7 @@ impl Core {
     /// What is known of a file that has got its handle and has no name yet.
     fn known_of(&self, created: &Created) -> KnownFile {
         let logical = created.logical();
-        KnownFile { logical, is_alone: true, epoch: self.epoch_of(logical) }
+        KnownFile { logical: Some(logical), is_alone: true, epoch: self.epoch_of(logical) }
     }
 
     /// Gives the unnamed file `fd` its name, as the caller.
@@ -409,13 +409,13 @@ impl Core {
             return None;
         }
         if let Some(known) = self.known_file(node, stat) {
-            return known.filter(|file| file.is_alone && file.epoch.is_some());
+            return Some(known).filter(|file| file.is_alone && file.epoch.is_some());
         }
         let logical = node.handle()?;
         // Before the handle is read.
         let epoch = self.epoch_of(logical)?;
         let is_alone = self.store.is_alone_at(parent.fd.as_fd(), name, stat.st_ino, logical);
-        is_alone.then_some(KnownFile { logical, is_alone, epoch: Some(epoch) })
+        is_alone.then_some(KnownFile { logical: Some(logical), is_alone, epoch: Some(epoch) })
     }
 
     /// Where a symbolic link points.

@@ -36,11 +36,11 @@ pub struct Node {
     pub found_by: OnceLock<UserShare>,
 }
 
-/// What is known of a placed file without asking for it.
+/// What is known of a file without asking for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownFile {
-    /// Logical handle.
-    pub logical: u64,
+    /// Logical handle; `None` of a file that has none.
+    pub logical: Option<u64>,
     /// It has no datafile: its inode knows its size and time.
     pub is_alone: bool,
     /// Value of the file's epoch counter before the handle was read: as long as it has it, no process of this machine has
@@ -76,7 +76,7 @@ impl KnownDirectory {
 /// What was read of a node's handle.
 #[derive(Debug, Default)]
 struct KnownHandle {
-    /// Of a placed file, as it was read last; `None` before, and of a plain file.
+    /// As it was read last; `None` before.
     file: Option<KnownFile>,
     /// The time of status that the inode had before it was read.
     at: Option<StatusTime>,
@@ -166,34 +166,35 @@ impl Node {
         self.pages.store(HAS_PAGES | u64::from(epoch), Ordering::Release);
     }
 
-    /// Notes what the handle says of the placed file (`None`: a plain one), which was read after `stat` was.
-    pub fn know_handle(&self, file: Option<KnownFile>, stat: &Stat) {
+    /// Notes what the handle says of the file, which was read after `stat` was.
+    pub fn know_handle(&self, file: KnownFile, stat: &Stat) {
         // What another machine does within the same time of status is noticed as late as names that go.
         let until = if is_settled(stat) { None } else { Some(Instant::now() + UNSURE) };
-        *lock(&self.handle) = KnownHandle { file, at: Some(status_time(stat)), until };
+        *lock(&self.handle) = KnownHandle { file: Some(file), at: Some(status_time(stat)), until };
     }
 
-    /// What is known of the placed file (inner `None`: a plain one) if nothing has changed it: as the inode is as it was when
-    /// that was read, and where its time of status does not tell, its counter by `epoch`. Where `is_local`, that no other machine
-    /// can change anything, the counter alone says so: a rename and a change of mode move the time of status, too.
-    pub fn handle_in(&self, stat: &Stat, is_local: bool, epoch: impl FnOnce(u64) -> u32) -> Option<Option<KnownFile>> {
+    /// What is known of the file if nothing has changed it: as the inode is as it was when that was read, and where its time of
+    /// status does not tell, its counter by `epoch`. Where `is_local`, that no other machine can change anything, the counter alone
+    /// says so: a rename and a change of mode move the time of status, too.
+    pub fn handle_in(&self, stat: &Stat, is_local: bool, epoch: impl FnOnce(u64) -> u32) -> Option<KnownFile> {
         let known = lock(&self.handle);
+        let file = known.file?;
         let is_as_it_was = known.at == Some(status_time(stat));
         if is_as_it_was && known.until.is_none() {
-            return Some(known.file);
+            return Some(file);
         }
-        let is_same = |file: KnownFile| file.epoch.is_some_and(|before| before == epoch(file.logical));
+        let is_same = || file.logical.zip(file.epoch).is_some_and(|(logical, before)| before == epoch(logical));
         let counts = is_local || (is_as_it_was && known.until.is_some_and(|until| Instant::now() < until));
-        (counts && known.file.is_some_and(is_same)).then_some(known.file)
+        (counts && is_same()).then_some(file)
     }
 
-    /// The logical handle of the placed file, if it was read before. A file keeps it, but a user can exchange it: it
+    /// The logical handle of the file, if it has one and that was read before. A file keeps it, but a user can exchange it: it
     /// says where to look, and not whose a thing is.
     pub fn handle(&self) -> Option<u64> {
-        lock(&self.handle).file.map(|file| file.logical)
+        lock(&self.handle).file.and_then(|file| file.logical)
     }
 
-    /// True for a regular file: the only kind that can be placed.
+    /// True for a regular file: the only kind that has a layout.
     pub fn is_file(&self) -> bool {
         self.kind == FileType::RegularFile
     }
@@ -212,12 +213,12 @@ pub enum Backing {
 /// What all opens of one inode share.
 #[derive(Debug)]
 pub struct SharedFile {
-    /// The placed file; `None` for a plain one, whose bytes are the inode's own.
-    pub placed: Option<Arc<Inode>>,
-    /// By which the kernel reads and writes without asking us: a plain file, or the datafile of a placed one that lies
-    /// in one whole. All opens of one inode have to use the same one.
+    /// The file.
+    pub file: Arc<Inode>,
+    /// By which the kernel reads and writes without asking us: the inode or the datafile that has all of the file's bytes. All
+    /// opens of one inode have to use the same one.
     pub backing: Option<Backing>,
-    /// Of a placed file with a backing: `true` as long as it is registered as written, so that its layout stays.
+    /// Of a file with a backing: `true` as long as it is registered as written, so that its layout stays.
     pub pinned: AtomicBool,
     /// Opens on this mount; changed only under the node's lock.
     pub opens: AtomicUsize,
@@ -225,13 +226,13 @@ pub struct SharedFile {
     pub writable: AtomicUsize,
     /// Those of them by which a program is being run.
     pub running: AtomicUsize,
-    /// Those of them that are registered as writers of a placed file.
+    /// Those of them that are registered as writers.
     pub writers: AtomicUsize,
     /// A program that may write the file has been told where its bytes are.
     pub grows_past_the_mount: AtomicBool,
     /// How it lost its last name, through this mount, while it was open.
     pub lost_name: Mutex<Option<LostName>>,
-    /// The kernel has pages of a placed file (a program maps it, or splices from it), so no program may go past the
+    /// The kernel has pages of the file (a program maps it, or splices from it), so no program may go past the
     /// mount until the last close.
     pub mapped: AtomicBool,
     /// The file may have capabilities (`security.capability`), which the first write has to take.
@@ -258,12 +259,8 @@ impl SharedFile {
     /// Notes that the kernel has pages of this file. One load when that is known already. Pages of a backing file are
     /// the datafile's own, the same for all opens.
     pub fn set_mapped(&self) {
-        if self.backing.is_none()
-            && !self.mapped.load(Ordering::Acquire)
-            && !self.mapped.swap(true, Ordering::AcqRel)
-            && let Some(inode) = &self.placed
-        {
-            inode.bump_epoch();
+        if self.backing.is_none() && !self.mapped.load(Ordering::Acquire) && !self.mapped.swap(true, Ordering::AcqRel) {
+            self.file.bump_epoch();
         }
     }
 }

@@ -115,7 +115,7 @@ impl Core {
         self.may_set(name)?;
         let flags = XattrFlags::from_bits(flags as u32).ok_or(Errno::INVAL)?;
         if name.as_bytes() == CAPABILITIES.to_bytes()
-            && let Ok(Some(inode)) = self.placed(node)
+            && let Ok(Some(inode)) = self.regular(node, false)
         {
             // The last close puts the size into the inode, after the program has gone on, and would take them again.
             inode.store_size().map_err(|error| error.errno())?;
@@ -193,9 +193,9 @@ impl Core {
         }
         // A list is a change of mode: the kernel takes the set-group-id bit from a caller who is not in the group.
         let change = || self.with_all_groups(caller, change);
-        let placed = if name.as_bytes() == ACCESS_LIST { self.placed(node) } else { Ok(None) };
-        let changed = match placed {
-            Ok(Some(inode)) => self.change_list_of_placed(node, &inode, name, change),
+        let file = if name.as_bytes() == ACCESS_LIST { self.regular(node, false) } else { Ok(None) };
+        let changed = match file {
+            Ok(Some(inode)) => self.change_list_of_file(node, &inode, name, change),
             Ok(None) => change().map_err(Failure::from),
             Err(failure) => Err(failure),
         };
@@ -208,9 +208,9 @@ impl Core {
         })
     }
 
-    /// Runs `change` of the access control list `name` of a placed file, whose datafiles are their owner's alone meanwhile; then
+    /// Runs `change` of the access control list `name` of a regular file, whose datafiles are their owner's alone meanwhile; then
     /// they get what the file's mode and list allow.
-    fn change_list_of_placed(
+    fn change_list_of_file(
         &self,
         node: &Node,
         inode: &stripewise_store::Inode,

@@ -84,6 +84,44 @@ assert os.path.getsize('program') == 0";
     pool.sh("python3 $OUT/run.py");
 }
 
+/// All opens of a file without a handle share what the mount has of it, and the file can still be run past the mount by others while
+/// programs of the mount read it.
+#[test]
+fn a_file_without_a_handle_is_one_for_all_its_opens() {
+    need("python3");
+    let pool = TestPool::new();
+    let script = "import errno, os, shutil, subprocess, sys
+past = sys.argv[1]
+shutil.copy(shutil.which('sleep'), past)
+reads = os.open('program', os.O_RDONLY)
+assert os.pread(reads, 4, 0) == b'\\x7fELF'
+running = subprocess.Popen([past, '600'])
+for flags in (os.O_WRONLY, os.O_RDWR | os.O_APPEND, os.O_RDONLY | os.O_TRUNC):
+    try:
+        os.open('program', flags)
+        raise SystemExit(f'opened with flags {flags:#x}')
+    except OSError as error:
+        assert error.errno == errno.ETXTBSY, error
+running.kill()
+running.wait()
+writes = os.open('program', os.O_WRONLY)
+os.pwrite(writes, b'written', 1)
+os.fsync(writes)
+assert os.pread(reads, 8, 0) == b'\\x7fwritten'
+quiet = os.open('program', os.O_RDONLY | os.O_NOATIME)
+assert os.pread(quiet, 8, 0) == b'\\x7fwritten'
+os.close(os.open('program', os.O_RDONLY | os.O_TRUNC))
+assert os.pread(reads, 8, 0) == b'' and os.fstat(reads).st_size == 0
+appends = os.open('program', os.O_WRONLY | os.O_APPEND)
+os.unlink('program')
+os.write(appends, b'end')
+assert os.pread(reads, 8, 0) == b'end' and os.fstat(reads).st_nlink == 0
+os.truncate(f'/proc/self/fd/{reads}', 1)
+assert os.pread(reads, 8, 0) == b'e' and os.fstat(writes).st_size == 1";
+    std::fs::write(pool.path("out/shared.py"), script).unwrap();
+    pool.sh("python3 $OUT/shared.py $OUT/../ns/tree/program");
+}
+
 #[test]
 fn sqlite_in_wal_mode_by_two_processes() {
     need("sqlite3");

@@ -6,7 +6,7 @@
 //! ([`table::TABLE`]), is cleared by everything that can close or replace a descriptor.
 //!
 //! Rules of this crate: no call by a name that it wraps (it would meet itself), no lock and no allocation on the way of
-//! a request, nowhere a lock or the program's allocator ([`memory`]) that a signal handler could wait for, no panic across
+//! a request, nowhere a lock or the program's allocator ([`Memory`](stripewise_descriptors::Memory)) that a signal handler could wait for, no panic across
 //! a function that C calls, `errno` as libc leaves it.
 //!
 //! | environment | effect |
@@ -25,7 +25,6 @@ mod descriptors;
 mod door;
 mod environment;
 mod fd;
-mod memory;
 mod mpi;
 mod paths;
 mod placed;
@@ -39,7 +38,7 @@ mod table;
 pub use door::{DoorMaker, install_door};
 
 #[global_allocator]
-static MEMORY: memory::Memory = memory::Memory::new();
+static MEMORY: stripewise_descriptors::Memory = stripewise_descriptors::Memory::new();
 
 /// Runs when the library is loaded, before the program's own code (though other libraries may have called before).
 #[used]

@@ -43,6 +43,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(signature::signature_expand, module)?)?;
     module.add_function(wrap_pyfunction!(signature::signature_programs, module)?)?;
     module.add_function(wrap_pyfunction!(pool::pool_load, module)?)?;
+    module.add_function(wrap_pyfunction!(pool::pool_usage, module)?)?;
     module.add_function(wrap_pyfunction!(pool::pool_init, module)?)?;
     module.add_function(wrap_pyfunction!(pool::pool_write_profile, module)?)?;
     module.add_function(wrap_pyfunction!(pool::pool_write_seeks, module)?)?;

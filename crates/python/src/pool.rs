@@ -55,6 +55,17 @@ pub(crate) fn pool_init(
     made.map(|_| ()).map_err(raise)
 }
 
+/// Bytes that are used and free on a server, and why it cannot be used.
+type UsedAndFree = (u64, u64, Option<String>);
+
+/// How full each server is, by its name.
+#[pyfunction]
+pub(crate) fn pool_usage(py: Python<'_>, path: PathBuf) -> PyResult<Vec<(String, UsedAndFree)>> {
+    let pool = Pool::load(&path).map_err(raise)?;
+    let found = py.detach(|| pool.usage());
+    Ok(found.into_iter().map(|of| (of.name, (of.used_bytes, of.free_bytes, of.error))).collect())
+}
+
 /// Writes a tier's profile into the pool file, keeping everything else. Each of `read` and `write` is (least startup,
 /// greatest startup, seconds per byte); of a server with a head `heads` has (startup in order, bytes ahead) of reads and of writes.
 #[pyfunction]

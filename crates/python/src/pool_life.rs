@@ -92,6 +92,7 @@ pub(crate) fn pool_tier_parts<'py>(py: Python<'py>, pool_file: PathBuf, tier: &s
             "server": of.server,
             "used_bytes": of.used_bytes,
             "free_bytes": of.free_bytes,
+            "on_disk_bytes": of.on_disk_bytes,
             "reserve_bytes": of.reserve_bytes,
         })
     };

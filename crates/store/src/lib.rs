@@ -43,6 +43,7 @@ pub use pool::{epoch, neighbours, rules, store};
 pub use tools::emulation::EmulationSnapshot;
 pub use tools::hinting::PathTaken;
 pub use tools::rules_kept::RulesKept;
+pub use tools::survey::ServerUsage;
 pub use tools::{
     adding, apply, calibrate, drain, export_tree, fsck, hottest, layout_hints, rebalance, relief, small_files, status,
 };

@@ -359,7 +359,7 @@ fn the_space_of_a_large_file_is_what_its_servers_have_given() {
     let store = pool.open();
     let (own, inode) = create(&store, "file");
     let stat = || rustix::fs::fstat(&own).unwrap();
-    let blocks = |store: &Arc<Store>| store.attributes(own.as_fd(), &stat(), None).unwrap().unwrap().blocks;
+    let blocks = |store: &Arc<Store>| store.attributes(own.as_fd(), &stat(), None).unwrap().blocks;
     inode.register_writer().unwrap();
     common::write_all(&inode, &pattern(100_000, 1), 1 << 40);
     let open = inode.attributes().unwrap().blocks;

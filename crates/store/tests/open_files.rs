@@ -3,13 +3,16 @@
 mod common;
 
 use common::{TestPool, layout, pattern};
+use rustix::fd::AsFd as _;
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
+use rustix::io::Errno;
 use std::io::{IoSlice, IoSliceMut};
 use std::path::Path;
 use std::sync::Arc;
+use stripewise_control::{Sender, Way};
 use stripewise_layout::{Layout, Pattern};
 use stripewise_store::pool::ProfileSource;
-use stripewise_store::{Error, File, Files, Pool};
+use stripewise_store::{Error, File, Files, OpenInode, Pool};
 
 const MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 
@@ -88,10 +91,45 @@ fn a_file_without_a_handle_is_one_with_the_layout_meta() {
 fn a_file_without_a_handle_stays_where_it_is() {
     let (pool, files) = two_files();
     let place = files.store().open_place(Path::new("without")).unwrap();
-    let inode = files.store().file(rustix::fd::AsFd::as_fd(&place)).unwrap();
+    let inode = files.store().file(place.as_fd(), false).unwrap();
     assert!(!inode.has_handle() && files.inode(Path::new("without")).unwrap().is_none());
     let moved = inode.move_to(&pool.pool.default_layout(), "without", &mut |_, _| true);
     assert!(matches!(moved, Err(Error::NotPlaced { .. })), "{moved:?}");
+}
+
+/// A program that runs cannot be written, not even by those who read it meanwhile; afterwards they can write it. What only reads a
+/// file without a handle keeps no process from running it.
+#[test]
+fn an_inode_that_was_read_while_it_was_run_can_be_written_afterwards() {
+    let (pool, files) = two_files();
+    for name in ["with", "without"] {
+        let path = pool.pool.namespace.join("tree").join(name);
+        std::fs::copy("/bin/sleep", &path).unwrap();
+        let run = || std::process::Command::new(&path).arg("1000").spawn().unwrap();
+        let end = |mut program: std::process::Child| {
+            program.kill().unwrap();
+            program.wait().unwrap();
+        };
+        let mut program = run();
+        let place = files.store().open_place(Path::new(name)).unwrap();
+        let inode = files.store().file(place.as_fd(), false).unwrap();
+        assert_eq!(inode.open_to_change(place.as_fd()).unwrap_err().errno(), Errno::TXTBSY);
+        assert_eq!(files.open_file(Path::new(name), OFlags::WRONLY, MODE).unwrap_err().errno(), Errno::TXTBSY);
+        if !inode.has_handle() {
+            end(program);
+            program = run();
+        }
+        end(program);
+        inode.open_to_change(place.as_fd()).unwrap();
+        let (reader, writer) = (OpenInode::new(inode.clone(), false, true), OpenInode::new(inode, true, true));
+        writer.register().unwrap();
+        let sender = Sender::thread(Way::Library, 0);
+        assert_eq!(writer.write_at(sender, &[IoSlice::new(b"written")], 1).unwrap(), 7);
+        let mut bytes = [0; 8];
+        assert_eq!(reader.read_at(sender, &mut [IoSliceMut::new(&mut bytes)], 0).unwrap(), 8);
+        assert_eq!(&bytes, b"\x7fwritten");
+        writer.release().unwrap();
+    }
 }
 
 /// Each request on the bytes of inodes is charged once, whatever the way: one buffer, several, an append, or a region beside

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from stripewise import _native, usage
+from stripewise import _native
 from stripewise._native import StripewiseError
 from stripewise.api.pacing import Pace, Pacer, Progress
 
@@ -132,22 +132,18 @@ def _needed_bytes(tier: Tier, rooms: list[TierRoom], mark: float | None) -> int:
         used_bytes = sum(room["used_bytes"] for room in rooms)
         size_bytes = used_bytes + sum(room["free_bytes"] for room in rooms)
         return max(0, round(used_bytes - mark * size_bytes))
-    reserves = reserves_bytes(tier, rooms)
+    reserves = reserves_bytes(rooms)
     if all(room["free_bytes"] >= reserve for room, reserve in zip(rooms, reserves, strict=True)):
         return 0
     return sum(max(0, RESERVES * reserve - room["free_bytes"]) for room, reserve in zip(rooms, reserves, strict=True))
 
 
-def reserves_bytes(tier: Tier, rooms: list[TierRoom]) -> list[int]:
-    """What each server has to keep free of what its tier may hold.
+def reserves_bytes(rooms: list[TierRoom]) -> list[int]:
+    """What each server of a tier has to keep free of what the tier may hold.
 
     Plans fill a tier to its capacity: the reserve is on the disk, where there may be more than the capacity leaves.
     """
-    servers = {server.name: server for server in tier.servers}
-    return [
-        max(0, room["reserve_bytes"] - max(0, usage.free_on_disk(servers[room["server"]]) - room["free_bytes"]))
-        for room in rooms
-    ]
+    return [max(0, room["reserve_bytes"] - (room["on_disk_bytes"] - room["free_bytes"])) for room in rooms]
 
 
 def _dearer(pool: Pool, tier: Tier) -> float:

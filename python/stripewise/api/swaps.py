@@ -285,7 +285,7 @@ def _room_bytes(tier: Tier, known: _native.TierParts, width_bytes: int) -> int:
 
     Reserves are left free, and a stripe on each: regions need not have as much on each server.
     """
-    reserves = relief.reserves_bytes(tier, known["rooms"])
+    reserves = relief.reserves_bytes(known["rooms"])
     least = min(
         room["used_bytes"] + room["free_bytes"] - reserve
         for room, reserve in zip(known["rooms"], reserves, strict=True)

@@ -26,13 +26,17 @@ pub(super) const KIND: Kind = Kind { name: "inode", open: open_tier, site: direc
 
 /// A descriptor of our own for the bytes of the inode at `path` (a name in /proc), and whether it can write.
 pub(crate) fn open(path: &Path) -> Io<(OwnedFd, bool)> {
-    // NONBLOCK: its owner may hold a lease on it, for which the kernel would have us wait.
-    let flags = OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
-    let open = |access| retry(|| rustix::fs::open(path, access | flags, Mode::empty()));
-    match open(OFlags::RDWR) {
-        Err(Errno::ACCESS | Errno::ROFS | Errno::PERM | Errno::TXTBSY) => Ok((open(OFlags::RDONLY)?, false)),
+    match open_as(path, OFlags::RDWR) {
+        Err(Errno::ACCESS | Errno::ROFS | Errno::PERM | Errno::TXTBSY) => Ok((open_as(path, OFlags::RDONLY)?, false)),
         opened => Ok((opened?, true)),
     }
+}
+
+/// As [`open`], for `access` alone.
+pub(crate) fn open_as(path: &Path, access: OFlags) -> Io<OwnedFd> {
+    // NONBLOCK: its owner may hold a lease on it, for which the kernel would have us wait.
+    let flags = OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+    retry(|| rustix::fs::open(path, access | flags, Mode::empty()))
 }
 
 #[derive(Debug)]

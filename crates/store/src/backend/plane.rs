@@ -168,7 +168,7 @@ impl DataPlane {
     }
 
     /// Whether the kernel may read and write the bytes of inodes by itself.
-    pub fn has_plain_inodes(&self) -> bool {
+    pub(crate) fn has_plain_inodes(&self) -> bool {
         self.meta.limits().is_plain
     }
 

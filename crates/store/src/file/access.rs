@@ -45,7 +45,7 @@ impl Inode {
     /// knows, unless [`Inode::read_quietly`] has told it not to.
     pub fn note_read(&self, end: u64) {
         let is_in_inode = || self.known_file().is_ok_and(|file| end <= file.placement().layout.head_in_inode_bytes());
-        if !self.has_handle() || (!self.is_quiet.load(Ordering::Acquire) && is_in_inode()) {
+        if !self.is_quiet.load(Ordering::Acquire) && is_in_inode() {
             return;
         }
         let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
@@ -89,6 +89,10 @@ impl Inode {
     /// that knows where they are. One system call for the inode, and one for each datafile until one was read more
     /// lately.
     pub fn settle_access_past(&self) {
+        if self.known_file().is_ok_and(|file| file.whole_inode().is_some()) {
+            self.settle_access();
+            return;
+        }
         let (Ok(stat), Ok(file)) = (self.stat(), self.file()) else { return };
         let present = file.current_placement().present;
         // A time that is set to the past would else be moved by earlier reads.

@@ -180,10 +180,8 @@ impl Files {
 
     pub(crate) fn stat_of(&self, fd: BorrowedFd<'_>) -> Result<Stat> {
         let mut stat = rustix::fs::fstat(fd).map_err(Error::io("read", proc_path(fd)))?;
-        if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
-            && let Some(known) = self.store.attributes(fd, &stat, None)?
-        {
-            known.put_into(&mut stat);
+        if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
+            self.store.attributes(fd, &stat, None)?.put_into(&mut stat);
         }
         Ok(stat)
     }
@@ -346,13 +344,11 @@ impl Files {
         self.serve_names(Op::Write)?;
         let fd = self.beneath(path, OFlags::PATH, Mode::empty()).map_err(Error::io("change the mode of", path))?;
         let set = |mode| rustix::fs::chmod(proc_path(fd.as_fd()), mode);
-        match self.store.inode(fd.as_fd())? {
-            Some(inode) => {
-                let before = Mode::from_raw_mode(inode.stat()?.st_mode & 0o7777);
-                inode.change_mode(Some(mode.as_raw_mode()), || set(mode), || set(before))
-            }
-            None => set(mode).map_err(Error::io("change the mode of", path)),
-        }
+        let Some(inode) = self.regular(fd.as_fd())? else {
+            return set(mode).map_err(Error::io("change the mode of", path));
+        };
+        let before = Mode::from_raw_mode(inode.stat()?.st_mode & 0o7777);
+        inode.change_mode(Some(mode.as_raw_mode()), || set(mode), || set(before))
     }
 
     /// Sets access and modification time.
@@ -362,11 +358,18 @@ impl Files {
     pub fn set_times(&self, path: &Path, times: &Timestamps) -> Result<()> {
         self.serve_names(Op::Write)?;
         let fd = self.beneath(path, OFlags::PATH, Mode::empty()).map_err(Error::io("set the times of", path))?;
-        match self.store.inode(fd.as_fd())? {
+        match self.regular(fd.as_fd())? {
             Some(inode) => inode.set_times(times),
             None => rustix::fs::utimensat(rustix::fs::CWD, proc_path(fd.as_fd()), times, AtFlags::empty())
                 .map_err(Error::io("set the times of", path)),
         }
+    }
+
+    /// The file behind `fd`; `None` where that is no regular file.
+    fn regular(&self, fd: BorrowedFd<'_>) -> Result<Option<Arc<Inode>>> {
+        let stat = rustix::fs::fstat(fd).map_err(Error::io("look at", proc_path(fd)))?;
+        let is_regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        is_regular.then(|| self.store.file(fd, false)).transpose()
     }
 
     /// One more open of a file that may have datafiles, which one without a handle has not.

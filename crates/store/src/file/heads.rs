@@ -19,10 +19,10 @@ impl Inode {
         self.known_file().is_ok_and(|file| !file.has_datafile())
     }
 
-    /// Whether the file has a handle and no datafile: what its inode says of size and time is right. `false` where that is not known
-    /// without a system call.
+    /// Whether the file has no datafile: what its inode says of size and time is right. `false` where that is not known without a
+    /// system call.
     pub fn is_alone(&self) -> bool {
-        self.has_handle() && !self.store.plane().is_shared() && self.has_head_alone()
+        !self.has_handle() || (!self.store.plane().is_shared() && self.has_head_alone())
     }
 
     /// Registers one more writer that writes no byte behind the head, whose size in bytes it gives. `None`: it must be

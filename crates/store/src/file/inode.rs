@@ -22,7 +22,7 @@ use crate::os::sync::{Mutex, MutexGuard, RwLock, guard};
 use crate::os::sys::{proc_path, retry};
 use crate::pool::open_pool::OpenPool;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::XattrFlags;
+use rustix::fs::{OFlags, XattrFlags};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::ops::Deref;
@@ -97,7 +97,7 @@ impl Store {
     }
 }
 
-/// One regular file, shared by all opens in this process (of a file without a handle: by the users of one descriptor). All
+/// One regular file, shared by all opens in this process (of a file without a handle: by those that have it from one another). All
 /// methods may be called from any thread.
 #[derive(Debug)]
 pub struct Inode {
@@ -111,7 +111,7 @@ pub struct Inode {
     /// Whether `fd` can write.
     fd_writes: bool,
     /// A descriptor that can write, if one came after an `fd` that cannot.
-    writable: OnceLock<OwnedFd>,
+    writable: OnceLock<Arc<OwnedFd>>,
     file: RwLock<Arc<PlacedFile>>,
     pub(crate) writers: Mutex<Writers>,
     /// The lock file of `writers` once more, for who has the mutex of those already.
@@ -191,9 +191,10 @@ impl Inode {
     }
 
     /// As [`Inode::new`], of a file that has no handle. No system call.
-    pub(crate) fn without_handle(store: Arc<Store>, real: u64, fd: Arc<OwnedFd>) -> Result<Self> {
+    pub(crate) fn without_handle(store: Arc<Store>, real: u64, fd: OwnedFd, fd_writes: bool) -> Result<Self> {
+        let fd = Arc::new(fd);
         let file = in_inode(&store, real, &fd)?;
-        Ok(Self::of(store, None, real, file, fd, true))
+        Ok(Self::of(store, None, real, file, fd, fd_writes))
     }
 
     /// As [`Inode::new`], of a file that has just been made on `fd`.
@@ -245,10 +246,45 @@ impl Inode {
         self.fd_writes || self.writable.get().is_some()
     }
 
-    /// Takes a descriptor that can write.
-    pub(crate) fn offer_descriptor(&self, fd: OwnedFd) {
-        // The first one is equal.
+    /// Takes a descriptor that can write, by which bytes of the inode are written from now on.
+    ///
+    /// # Errors
+    /// Those of reading the handle of a file that has bytes in its inode.
+    pub(crate) fn offer_descriptor(&self, fd: OwnedFd) -> Result<()> {
+        let fd = Arc::new(fd);
+        if self.has_bytes_in_inode() {
+            let newer = self.load_by(&fd)?;
+            newer.set_move_beside(self.move_beside()?);
+            let mut file = self.file.write().unwrap_or_else(PoisonError::into_inner);
+            newer.take_over_syncs(&file);
+            *file = Arc::new(newer);
+        }
+        // Only now: a thread that finds it must also find the file that can be written. The first one is equal.
         let _ = self.writable.set(fd);
+        Ok(())
+    }
+
+    /// Whether its layout puts bytes into the inode. No system call.
+    fn has_bytes_in_inode(&self) -> bool {
+        self.file.read().unwrap_or_else(PoisonError::into_inner).inode().is_some()
+    }
+
+    /// Has a descriptor that can write what the layout puts into the inode, for a program that is to change the file, which `place`
+    /// (O_PATH) stands for. One load where there is one, two where there is nothing in the inode.
+    ///
+    /// # Errors
+    /// Those of `open`: ETXTBSY while the file is run as a program past the mount, EROFS, EACCES.
+    pub fn open_to_change(&self, place: BorrowedFd<'_>) -> Result<()> {
+        if self.can_write() || !self.has_bytes_in_inode() {
+            return Ok(());
+        }
+        let opened = crate::backend::meta::open_as(&proc_path(place), OFlags::RDWR);
+        self.offer_descriptor(opened.map_err(self.failed("open"))?)
+    }
+
+    /// Logical handle; `None` of a file that has none.
+    pub(crate) fn logical(&self) -> Option<u64> {
+        self.handle
     }
 
     /// Logical handle; of a file that has none, the number of its inode.
@@ -259,6 +295,12 @@ impl Inode {
     /// Whether it has a handle. One that has none can have no other layout than `[meta]`.
     pub fn has_handle(&self) -> bool {
         self.handle.is_some()
+    }
+
+    /// Most descriptors that it holds besides that of its place: of the inode, of its lock file, and one on each server; of a file
+    /// without a handle that of the inode.
+    pub fn most_descriptors(&self) -> usize {
+        if self.has_handle() { 2 + self.store.pool().servers.len() } else { 1 }
     }
 
     /// Handle and inode: what tells the file from all others, also from one into which its handle was written.
@@ -377,14 +419,19 @@ impl Inode {
         file.let_go_of_dead();
     }
 
+    /// The placement as it is now, by a descriptor `fd` of the inode.
+    fn load_by(&self, fd: &Arc<OwnedFd>) -> Result<PlacedFile> {
+        match self.handle {
+            Some(handle) => Ok(load(&self.store, handle, self.real, fd)?.0),
+            None => in_inode(&self.store, self.real, fd),
+        }
+    }
+
     /// Reads the placement again after it changed.
     #[cold]
     pub(crate) fn reload(&self) -> Result<Arc<PlacedFile>> {
         loop {
-            let newer = match self.handle {
-                Some(handle) => load(&self.store, handle, self.real, &self.fd)?.0,
-                None => in_inode(&self.store, self.real, &self.fd)?,
-            };
+            let newer = self.load_by(self.writable.get().unwrap_or(&self.fd))?;
             // After the counter was read: a move that begins after this look changes it.
             newer.set_move_beside(self.move_beside()?);
             let mut file = self.file.write().unwrap_or_else(PoisonError::into_inner);

@@ -84,8 +84,7 @@ impl File {
         // With the rights that the inode's mode gives; an appending descriptor would ignore offsets.
         let own = access | OFlags::CLOEXEC | OFlags::NOCTTY;
         let fd = Arc::new(retry(|| rustix::fs::open(proc_path(found), own, Mode::empty())).map_err(failed)?);
-        let placed = files.store().inode(fd.as_fd())?;
-        let inode = placed.map_or_else(|| files.store().without_handle(stat.st_ino, fd.clone()), Ok)?;
+        let inode = files.store().file(fd.as_fd(), access != OFlags::RDONLY || flags.contains(OFlags::TRUNC))?;
         files.note_open(&inode)?;
         let open = OpenInode::new(inode, access != OFlags::RDONLY, !flags.contains(OFlags::NOATIME));
         let path = path.to_owned();

@@ -18,7 +18,7 @@ use stripewise_control::{Action, Sender};
 /// A file that is open: for what, and which failed syncs it has been told of. All methods may be called from any thread.
 #[derive(Debug)]
 pub struct OpenInode {
-    /// Of all opens of a file the same one, but of a file without a handle this open's own, with its own descriptor.
+    /// Of all opens of a file the same one.
     inode: Arc<Inode>,
     writes: bool,
     notes_reads: bool,

@@ -74,7 +74,9 @@ impl Inode {
         let kept = self.no_change();
         let before = self.rights()?;
         let datafiles = self.hold_datafiles(before.uid, false)?;
-        let gives_away = self.store.plane().is_shared() && crate::pool::shared::is_root();
+        // A file without a handle has no copy of a layout, and nothing that could be left another user's.
+        let is_bound = self.has_handle() && self.store.plane().is_shared();
+        let gives_away = is_bound && crate::pool::shared::is_root();
         if gives_away {
             // The old owner could remove that user's copy of the layout.
             self.store.layouts.put(self.layout()?.as_ref())?;
@@ -83,7 +85,7 @@ impl Inode {
             datafiles.restore();
             return Err(error);
         }
-        if self.store.plane().is_shared() {
+        if is_bound {
             self.note_former_owner(before.uid);
         }
         if let Err(errno) = change() {

@@ -5,15 +5,32 @@ use crate::backend::emulate::Op;
 use crate::file::inode::Inode;
 use crate::file::placed_file::PlacedFile;
 use crate::os::error::{Error, Result};
-use crate::os::sys::retry;
+use crate::os::sys::{proc_path, retry};
 use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
-use rustix::fs::{FallocateFlags, SeekFrom, Stat, Timespec, Timestamps, UTIME_OMIT};
+use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom, Stat, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::{Errno, ReadWriteFlags};
 use std::io::IoSlice;
 use stripewise_control::Request;
 use stripewise_layout::ServerId;
 
 impl Inode {
+    /// Whether the kernel can serve the file by itself, by what [`Inode::served_by`] gives: it [`Inode::is_whole`], or its layout puts
+    /// every byte into the inode, and no other can come in its place. Not on an emulated server. As [`Inode::is_whole`].
+    pub fn can_be_served_by_kernel(&self) -> Result<bool> {
+        if self.has_handle() { self.is_whole() } else { Ok(self.store.plane().has_plain_inodes()) }
+    }
+
+    /// The descriptor by which the kernel can serve the file ([`Inode::can_be_served_by_kernel`]): of its inode a place alone, else as
+    /// [`Inode::whole_datafile`], with what that asks of the caller.
+    pub fn served_by(&self, make: bool) -> Result<Option<OwnedFd>> {
+        if self.has_handle() {
+            return self.whole_datafile(make);
+        }
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let place = rustix::fs::open(proc_path(self.reading_descriptor()), flags, Mode::empty());
+        Ok(Some(place.map_err(self.failed("open"))?))
+    }
+
     /// Whether every byte of the file has its own offset in one datafile, which the kernel can serve by itself (not on an
     /// emulated server). O(regions), no system call once the server is open.
     pub fn is_whole(&self) -> Result<bool> {

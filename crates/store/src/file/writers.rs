@@ -24,11 +24,11 @@ pub enum Collected {
     Missing,
 }
 
-/// Size and times of a placed file.
+/// Size and times of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attributes {
-    /// Logical handle.
-    pub handle: u64,
+    /// Logical handle; `None` of a file that has none.
+    pub handle: Option<u64>,
     /// Size in bytes.
     pub size_bytes: u64,
     /// Time of the last change of content.
@@ -46,14 +46,22 @@ pub const COUNTED_BYTES: u64 = 16 << 20;
 
 impl Attributes {
     /// Of a file without a writer: those of its inode.
-    pub fn of_closed(handle: u64, stat: &rustix::fs::Stat) -> Self {
+    pub fn of_closed(handle: Option<u64>, stat: &rustix::fs::Stat) -> Self {
         let size_bytes = stat.st_size as u64;
         let mtime = Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec as _ };
         Self { handle, size_bytes, mtime, blocks: size_bytes.div_ceil(512), is_alone: false }
     }
 
+    /// Of a file without a handle: its inode has all of it.
+    pub fn of_inode(stat: &rustix::fs::Stat) -> Self {
+        Self { blocks: stat.st_blocks as u64, is_alone: true, ..Self::of_closed(None, stat) }
+    }
+
     /// Of a file that has no datafile; `None` where only the servers could say how much of it is a hole.
-    pub fn of_alone(handle: u64, stat: &rustix::fs::Stat) -> Option<Self> {
+    pub fn of_alone(handle: Option<u64>, stat: &rustix::fs::Stat) -> Option<Self> {
+        if handle.is_none() {
+            return Some(Self::of_inode(stat));
+        }
         let found = Self { is_alone: true, ..Self::of_closed(handle, stat) };
         (found.size_bytes < COUNTED_BYTES).then_some(found)
     }
@@ -455,7 +463,7 @@ impl Inode {
         if size_bytes < COUNTED_BYTES || all.is_err() {
             blocks = size_bytes.div_ceil(512);
         }
-        Ok((Attributes { handle: self.handle(), size_bytes, mtime, blocks, is_alone: false }, newest_is_inode, all))
+        Ok((Attributes { handle: self.logical(), size_bytes, mtime, blocks, is_alone: false }, newest_is_inode, all))
     }
 
     /// Size and modification time now. A file that has no datafile costs one `fstat`, a closed one a look for its lock file besides;
@@ -475,7 +483,7 @@ impl Inode {
     fn put_attributes(&self) -> Result<Attributes> {
         // A writer that makes the first datafile tells so before it writes a byte there.
         if self.is_alone()
-            && let Some(found) = Attributes::of_alone(self.handle(), &self.stat()?)
+            && let Some(found) = Attributes::of_alone(self.logical(), &self.stat()?)
         {
             return Ok(found);
         }
@@ -483,7 +491,7 @@ impl Inode {
             let (found, newest_is_inode, _) = self.look_where_it_is()?;
             // The last writer puts the size into the inode, and after it the time that the file has: between the two the
             // inode tells when that was.
-            if !newest_is_inode || !self.has_handle() {
+            if !newest_is_inode {
                 return Ok(found);
             }
             let Ok(_no_change_begins) = self.after_a_change() else { return Ok(found) };
@@ -491,7 +499,7 @@ impl Inode {
                 return Ok(self.open_attributes()?.0);
             }
         }
-        let closed = Attributes::of_closed(self.handle(), &self.stat()?);
+        let closed = Attributes::of_closed(self.logical(), &self.stat()?);
         let counted = closed.size_bytes >= COUNTED_BYTES && self.read_handle()?.sparse;
         Ok(if counted { self.with_blocks(closed) } else { closed })
     }

@@ -85,7 +85,7 @@ impl Store {
             if !inode.can_write()
                 && let (own, true) = reopen(fd, &path)?
             {
-                inode.offer_descriptor(own);
+                inode.offer_descriptor(own)?;
             }
             return Ok(Some(inode));
         }
@@ -116,7 +116,7 @@ impl Store {
         let key = (known, stat.st_ino);
         if let Some(inode) = inodes.get(&key).and_then(Weak::upgrade) {
             if writable && !inode.can_write() {
-                inode.offer_descriptor(own);
+                inode.offer_descriptor(own)?;
             }
             return Ok(Some((inode, stat)));
         }
@@ -126,25 +126,24 @@ impl Store {
     }
 
     /// The file behind `fd`, an open descriptor (any mode, O_PATH too) of a regular file in the tree, with or without a
-    /// handle. Of one without, each call gives another `Inode`.
+    /// handle. Of one without, each call gives another `Inode`. For one that `changes` it, what the layout puts into the inode can
+    /// be written; for others a file without a handle is not opened for writing, so that it can be run as a program past the mount.
     ///
     /// # Errors
-    /// The handle is damaged, or the inode cannot be opened.
-    pub fn file(self: &Arc<Self>, fd: BorrowedFd<'_>) -> Result<Arc<Inode>> {
+    /// The handle is damaged, or the inode cannot be opened: as [`Inode::open_to_change`].
+    pub fn file(self: &Arc<Self>, fd: BorrowedFd<'_>, changes: bool) -> Result<Arc<Inode>> {
         if let Some(inode) = self.inode(fd)? {
+            if changes {
+                inode.open_to_change(fd)?;
+            }
             return Ok(inode);
         }
         let path = proc_path(fd);
         let real = rustix::fs::fstat(fd).map_err(Error::io("read", &path))?.st_ino;
-        self.without_handle(real, reopen(fd, &path)?.0)
-    }
-
-    /// The file without a handle behind `fd`, of inode number `real`, as `fd` was opened; without O_APPEND. No system call.
-    ///
-    /// # Errors
-    /// None that a layout of one inode can give.
-    pub fn without_handle(self: &Arc<Self>, real: u64, fd: impl Into<Arc<OwnedFd>>) -> Result<Arc<Inode>> {
-        Inode::without_handle(self.clone(), real, fd.into()).map(Arc::new)
+        let access = if changes { OFlags::RDWR } else { OFlags::RDONLY };
+        let own =
+            crate::backend::meta::open_as(&path, access).map_err(|errno| Error::io("open", name_of(&path))(errno))?;
+        Inode::without_handle(self.clone(), real, own, changes).map(Arc::new)
     }
 
     /// The placed file behind `fd`, whose handle is `logical`, as it is: nothing that was interrupted is finished. For
@@ -156,48 +155,42 @@ impl Store {
         Inode::under_lock(self.clone(), logical, real, own, writable).map(Arc::new)
     }
 
-    /// Attributes of the placed file behind `fd` (any mode, O_PATH too), of which `stat` has just been read; `None` for a
-    /// plain file. A file without a writer is not opened, unless it is a large one with holes: three system calls, one
-    /// less if it is `known` by which logical handle this has found it before, and that its inode has not changed
-    /// since. One for a file that has no datafile and was never moved.
-    pub fn attributes(
-        self: &Arc<Self>,
-        fd: BorrowedFd<'_>,
-        stat: &Stat,
-        known: Option<u64>,
-    ) -> Result<Option<Attributes>> {
+    /// Attributes of the file behind `fd` (any mode, O_PATH too), of which `stat` has just been read. A file without a writer is
+    /// not opened, unless it is a large one with holes: three system calls, one less if it is `known` by which logical handle this
+    /// has found it before, and that its inode has not changed since. One for a file that has no datafile and was never moved.
+    pub fn attributes(self: &Arc<Self>, fd: BorrowedFd<'_>, stat: &Stat, known: Option<u64>) -> Result<Attributes> {
         // The lock file before the inode: the last writer puts the size before it removes the lock file.
         let closed = |logical| {
             let stat = rustix::fs::fstat(fd).map_err(|errno| Error::io("read", proc_path(fd))(errno))?;
-            Ok::<_, Error>(Attributes::of_closed(logical, &stat))
+            Ok::<_, Error>(Attributes::of_closed(Some(logical), &stat))
         };
         if let Some(logical) = known
             && !LockFile::exists(self.locks(), logical)?
             && let found = closed(logical)?
             && found.size_bytes < COUNTED_BYTES
         {
-            return Ok(Some(found));
+            return Ok(found);
         }
         let path = proc_path(fd);
-        let Some(handle) = read_handle(&path, stat.st_ino)? else { return Ok(None) };
+        let Some(handle) = read_handle(&path, stat.st_ino)? else { return Ok(Attributes::of_inode(stat)) };
         // Only a move takes a datafile from a file, and counts its version up: there was none when `stat` was read.
         // What is gathered for it is not in the inode.
         if handle.is_as_made()
             && hints::write_behind(&handle.optimisations).is_none()
-            && let Some(found) = Attributes::of_alone(handle.logical, stat)
+            && let Some(found) = Attributes::of_alone(Some(handle.logical), stat)
         {
-            return Ok(Some(found));
+            return Ok(found);
         }
         if handle.truncating_to.is_some() || LockFile::exists(self.locks(), handle.logical)? {
-            return self.inode(fd)?.map(|inode| inode.attributes()).transpose();
+            return self.file(fd, false)?.attributes();
         }
         let closed = closed(handle.logical)?;
         if closed.size_bytes < COUNTED_BYTES || !handle.sparse {
-            return Ok(Some(closed));
+            return Ok(closed);
         }
         // A file that cannot be opened, as a server is missing, still has a size.
         let inode = self.inode(fd).ok().flatten();
-        Ok(Some(inode.map_or(closed, |inode| inode.with_blocks(closed))))
+        Ok(inode.map_or(closed, |inode| inode.with_blocks(closed)))
     }
 
     /// Whether the file of this logical handle has a writer of more than its head, or one that crashed. One system call.
@@ -281,7 +274,10 @@ fn reopen(fd: BorrowedFd<'_>, path: &Path) -> Result<(OwnedFd, bool)> {
         let own = rustix::io::fcntl_dupfd_cloexec(fd, 0).map_err(Error::io("duplicate", path))?;
         return Ok((own, true));
     }
-    // The path is one of a descriptor, which says nothing to a person.
-    let name = || std::fs::read_link(path).unwrap_or_else(|_| path.to_owned());
-    crate::backend::meta::open(path).map_err(|errno| Error::io("open", name())(errno))
+    crate::backend::meta::open(path).map_err(|errno| Error::io("open", name_of(path))(errno))
+}
+
+/// What a person knows of `path`, which is one of a descriptor.
+fn name_of(path: &Path) -> PathBuf {
+    std::fs::read_link(path).unwrap_or_else(|_| path.to_owned())
 }

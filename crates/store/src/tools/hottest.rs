@@ -107,8 +107,7 @@ impl Store {
             if let Some(blocks) = known.get(&id)
                 && guard(&seen).insert(id)
             {
-                let attributes = self.attributes(fd.as_fd(), &stat, None)?;
-                let size_bytes = attributes.map_or(stat.st_size as u64, |attributes| attributes.size_bytes);
+                let size_bytes = self.attributes(fd.as_fd(), &stat, None)?.size_bytes;
                 let inside = |(block, _): &&(u64, u64)| block.saturating_mul(block_bytes) < size_bytes;
                 let blocks: Vec<(u64, u64)> = blocks.iter().filter(inside).copied().collect();
                 if !blocks.is_empty() {

@@ -18,5 +18,5 @@ pub(crate) mod rules_kept;
 pub mod small_files;
 pub mod status;
 pub(crate) mod stretches;
-mod survey;
+pub(crate) mod survey;
 pub(crate) mod walk;

@@ -41,6 +41,8 @@ pub struct TierRoom {
     pub used_bytes: u64,
     /// What can still be written.
     pub free_bytes: u64,
+    /// The same, whatever the tier's capacity is.
+    pub on_disk_bytes: u64,
     /// When no more than that is left, new files leave it out.
     pub reserve_bytes: u64,
 }
@@ -74,8 +76,9 @@ impl Store {
             let used_bytes = used.get(&server.id).copied().unwrap_or(0);
             let limit = server.capacity_bytes.map_or(u64::MAX, |limit| limit.saturating_sub(used_bytes));
             let reserve_bytes = room.reserve_bytes(self.pool().default_width_bytes);
-            let free_bytes = room.available_bytes.min(limit);
-            Some(TierRoom { server: server.name.clone(), used_bytes, free_bytes, reserve_bytes })
+            let on_disk_bytes = room.available_bytes;
+            let free_bytes = on_disk_bytes.min(limit);
+            Some(TierRoom { server: server.name.clone(), used_bytes, free_bytes, on_disk_bytes, reserve_bytes })
         };
         Ok(self.pool().used(tier).filter_map(room).collect())
     }

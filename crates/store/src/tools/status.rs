@@ -124,7 +124,7 @@ impl Store {
         let failed = |errno| Error::Io { action: "read", path: path.to_owned(), errno };
         let stat = rustix::fs::fstat(&place).map_err(failed)?;
         let kind = FileType::from_raw_mode(stat.st_mode);
-        let inode = (kind == FileType::RegularFile).then(|| self.file(place.as_fd())).transpose()?;
+        let inode = (kind == FileType::RegularFile).then(|| self.file(place.as_fd(), false)).transpose()?;
         let placed = inode.as_ref().map(|inode| self.placed_status(inode, path)).transpose()?;
         let size_bytes = match &inode {
             Some(inode) => inode.attributes()?.size_bytes,

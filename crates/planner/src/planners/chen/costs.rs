@@ -1,5 +1,5 @@
 //! ChenCosts of Chen et al. for `p` processes that each access their own part of the data on `n` equal servers, in the
-//! three layouts of the paper and in every number of groups between them (math B.3 to B.5).
+//! three layouts of the paper and in every number of groups between them (math B.3 and B.4).
 //!
 //! Servers are divided into `g` disjoint groups and processes into as many: `1-DH` is one group, `1-DV` a group for
 //! every server, `2-D` a group for every process.
@@ -96,43 +96,6 @@ pub fn best_groups(of: &ChenPattern, rest: Rest) -> (u64, f64) {
     let priced = worthwhile_groups(of.processes, of.servers).map(|groups| (groups, groups_s(of, groups, rest)));
     let better = |best: (u64, f64), next: (u64, f64)| if next.1 < best.1 { next } else { best };
     priced.reduce(better).expect("one group is always possible")
-}
-
-/// A layout of the paper.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Scheme {
-    /// All data on all servers.
-    OneDh,
-    /// Each process's part on one server.
-    OneDv,
-    /// Each process's part on a group of its own.
-    TwoD,
-}
-
-/// What the table of heuristics asks beside the costs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Features {
-    /// The processes access random places.
-    pub random: bool,
-    /// More servers than one client's TCP connections serve well; the paper gives no number.
-    pub too_many_servers: bool,
-}
-
-/// The slides' "Heuristics for Choosing Layouts" in the priority of math B.5: too many servers over TCP, 2-D; random,
-/// the default (1-DH); high concurrency (`p >= n`), 1-DV; low, the cheaper of 1-DH and 2-D. A hint: the model assumes
-/// that all processes arrive together, and the slides' own IOR runs at `p = n` contradict it. O(1).
-pub fn by_heuristics(of: &ChenPattern, features: Features) -> Scheme {
-    if features.too_many_servers {
-        Scheme::TwoD
-    } else if features.random {
-        Scheme::OneDh
-    } else if of.processes >= of.servers {
-        Scheme::OneDv
-    } else if two_d_s(of, Rest::Floor) < one_dh_s(of) {
-        Scheme::TwoD
-    } else {
-        Scheme::OneDh
-    }
 }
 
 #[cfg(test)]
@@ -260,19 +223,6 @@ mod tests {
         let nine = of(9, 8, 10.0);
         assert_eq!((one_dh_s(&nine), one_dv_s(&nine)), (20.25, 22.0));
         assert_eq!(best_groups(&nine, Rest::Floor), (2, 17.5));
-    }
-
-    #[test]
-    fn heuristics_follow_the_table() {
-        let of = |processes, servers| ChenPattern { processes, servers, startup_s: 1.0, part_s: 16.0 };
-        let plain = Features::default();
-        let many = Features { random: true, too_many_servers: true };
-        assert_eq!(by_heuristics(&of(64, 8), many), Scheme::TwoD);
-        assert_eq!(by_heuristics(&of(64, 8), Features { too_many_servers: false, ..many }), Scheme::OneDh);
-        assert_eq!(by_heuristics(&of(8, 8), plain), Scheme::OneDv);
-        // Low concurrency, p divides n: 2-D saves startups; p = 5 of n = 8 leaves three servers idle.
-        assert_eq!(by_heuristics(&of(4, 8), plain), Scheme::TwoD);
-        assert_eq!(by_heuristics(&of(5, 8), plain), Scheme::OneDh);
     }
 
     proptest! {

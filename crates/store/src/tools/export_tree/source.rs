@@ -35,7 +35,7 @@ impl ExportedFile {
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(Error::Invalid("it was exchanged for what is no file: export again".into()));
         }
-        let inode = pair.export.store.file(place.as_fd())?;
+        let inode = pair.export.store.file(place.as_fd(), false)?;
         let Attributes { size_bytes, mtime, .. } = inode.attributes()?;
         Ok(Self { place, stat, size_bytes, mtime, open: OpenInode::new(inode, false, false) })
     }

@@ -1,13 +1,10 @@
-//! The library's allocator as this program's own: threads that allocate, free each other's blocks and are interrupted
+//! The preload's allocator as this program's own: threads that allocate, free each other's blocks and are interrupted
 //! by handlers that allocate, too; children of `fork` go on with it.
 
-#[path = "../src/memory.rs"]
-mod memory;
-
-use memory::Memory;
 use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
+use stripewise_descriptors::Memory;
 
 static MEMORY: Memory = Memory::new();
 

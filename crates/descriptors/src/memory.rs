@@ -1,4 +1,4 @@
-//! The memory of this library, so that nothing in it calls the program's allocator.
+//! The memory of the preload, so that nothing in it calls the program's allocator.
 //!
 //! A signal handler may open or close a placed file while the thread that it interrupted is inside `malloc`, and an
 //! allocator may open files itself while it starts: both would wait for a lock that they hold. So there is no lock
@@ -29,7 +29,8 @@ const FIRST_UNIT: u64 = CHUNK_UNITS * size_of::<AtomicU32>() as u64 / UNIT_BYTES
 const CHUNKS: usize = 4096;
 
 /// The allocator.
-pub(crate) struct Memory {
+#[derive(Debug)]
+pub struct Memory {
     chunks: [AtomicPtr<AtomicU32>; CHUNKS],
     /// First unit, over all chunks, that was never part of a block.
     next_unit: AtomicU64,
@@ -39,7 +40,9 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    pub(crate) const fn new() -> Self {
+    /// No chunk yet.
+    #[expect(clippy::new_without_default, reason = "it is made where constants are")]
+    pub const fn new() -> Self {
         Self {
             chunks: [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS],
             next_unit: AtomicU64::new(FIRST_UNIT),
