@@ -42,6 +42,8 @@ pub struct PlanOptions {
     pub simulations: usize,
     /// Seed of those simulations.
     pub seed: u64,
+    /// Seconds of the run for which operations on names keep the metadata tier busy.
+    pub names_s: f64,
 }
 
 impl Default for PlanOptions {
@@ -57,6 +59,7 @@ impl Default for PlanOptions {
             network: Network::InBeta,
             simulations: 400,
             seed: 1,
+            names_s: 0.0,
         }
     }
 }

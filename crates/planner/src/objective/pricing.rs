@@ -9,7 +9,7 @@ use crate::objective::closed_loop;
 use crate::objective::lanes::Lanes;
 use crate::objective::seeks::SimulatedPhase;
 use std::ops::Range;
-use stripewise_layout::Layout;
+use stripewise_layout::{Layout, ServerId};
 use stripewise_model::{Busy, Cluster, CostModel, Round, TierWidths, UnknownServer};
 
 /// See the module; in seconds.
@@ -121,6 +121,17 @@ impl<'a> Pricer<'a> {
 
     pub(crate) fn no_load(&self) -> ServerLoad {
         vec![0.0; self.phases.len() * self.stride()]
+    }
+
+    /// Adds to `load` the `names_s` seconds for which operations on names keep the metadata tier busy, over the phases as requests are.
+    /// Nothing where the cluster has no metadata tier. O(phases).
+    pub(crate) fn add_names(&self, load: &mut ServerLoad, names_s: f64) {
+        let Ok(slot) = self.model.slot_of(ServerId::META) else { return };
+        let requests: f64 = self.phases.iter().map(|phase| phase.requests as f64).sum();
+        for (phase, of_phase) in self.phases.iter().zip(load.chunks_exact_mut(self.stride())) {
+            let device_s = names_s * phase.requests as f64 / requests.max(1.0);
+            self.add_busy(of_phase, slot, Busy { device_s, network_s: 0.0 }, 1.0);
+        }
     }
 
     #[inline]
