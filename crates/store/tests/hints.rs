@@ -36,6 +36,14 @@ fn make(files: &Arc<Files>, name: &str, bytes: &[u8]) {
     file.close().unwrap();
 }
 
+/// [`make`] with the `first` bytes written by themselves: a file that grows past its head keeps it.
+fn make_grown(files: &Arc<Files>, name: &str, bytes: &[u8], first: usize) {
+    make(files, name, &bytes[..first]);
+    let file = files.open_file(Path::new(name), OFlags::RDWR, Mode::empty()).unwrap();
+    assert_eq!(file.write_at(&[std::io::IoSlice::new(&bytes[first..])], first as u64).unwrap(), bytes.len() - first);
+    file.close().unwrap();
+}
+
 fn content(files: &Arc<Files>, name: &str) -> Vec<u8> {
     let file = files.open_file(Path::new(name), OFlags::RDONLY, Mode::empty()).unwrap();
     let mut bytes = vec![0; file.stat().unwrap().st_size as usize + 1];
@@ -80,7 +88,7 @@ fn hints_hold_after_a_server_has_come_to_an_open_pool() {
     set(store, ".", None, 4096);
     add_server(&pool.pool.file, "disk", &pool.directory.path().join("new")).unwrap();
     store.due_look().expect("it is time for a look").take();
-    make(&files, "f", &pattern(30_000, 1));
+    make_grown(&files, "f", &pattern(30_000, 1), 1);
     assert_eq!(where_it_is(store, "f"), (4096, 3), "a head in the inode, and the new server has a part of the rest");
     assert_eq!(content(&files, "f"), pattern(30_000, 1));
 }
@@ -251,7 +259,7 @@ fn behind_the_head_the_layout_is_the_pools_own() {
     let pool = TestPool::new(3);
     let files = Files::open(pool.pool.clone()).unwrap();
     set(files.store(), ".", None, 4096);
-    make(&files, "f", &pattern(30_000, 2));
+    make_grown(&files, "f", &pattern(30_000, 2), 1);
     let layout = files.store().lookup(Path::new("f")).unwrap().unwrap().layout().unwrap();
     let default = files.store().default_layout();
     for x in (0..60_000).step_by(512) {
@@ -279,7 +287,7 @@ fn small_files_above_the_threshold_leave_and_truncated_ones_below_it_come_back()
     set(store, ".", None, 64 << 10);
     let sizes = [("small", 10_000), ("middle", 18_000), ("large", 50_000), ("beyond", 200_000), ("ruled", 50_000)];
     for (name, size) in sizes {
-        make(&files, name, &pattern(size, 3));
+        make_grown(&files, name, &pattern(size, 3), 10_000);
     }
     store.set_rule(&Pattern::new("ruled").unwrap(), &layout(&[(0, &[(1, 4096)])])).unwrap();
     let handle = |name: &str| store.lookup(Path::new(name)).unwrap().unwrap().handle();
@@ -423,7 +431,7 @@ fn what_the_metadata_tier_serves_is_counted_by_all_processes_together() {
     // The first file that each makes ends a period if one is over: a page of zeros is.
     make(&both[0], "first", b"");
     for (number, files) in both.iter().enumerate() {
-        make(files, &format!("f{number}"), &pattern(10_000, 1));
+        make_grown(files, &format!("f{number}"), &pattern(10_000, 1), 4096);
         assert_eq!(content(files, &format!("f{number}")), pattern(10_000, 1));
         assert_eq!(content(files, "first"), b"", "the end of a file is no request");
     }
@@ -542,7 +550,8 @@ fn a_metadata_tier_that_is_full_or_read_only_costs_no_byte_of_a_small_file_that_
     {
         let files = open();
         set(files.store(), ".", None, head_bytes);
-        ["leaves", "returns"].map(|name| make(&files, name, &bytes));
+        make(&files, "leaves", &bytes);
+        make(&files, "returns", &bytes);
         let moved = move_small_files(&pool.pool.file, &[("returns".into(), 0)], &mut On).unwrap();
         assert_eq!((moved.moved_files, where_it_is(files.store(), "returns")), (1, (0, 2)));
     }
