@@ -84,11 +84,10 @@ impl Target {
         }
     }
 
-    /// Seconds for which the operations on names, those that look and those that change something, keep the metadata tier busy;
-    /// 0 where that is not known.
+    /// Seconds that the operations on names, those that look and those that change something, take on the metadata tier one after the
+    /// other; 0 where that is not known.
     pub(crate) fn names_s(&self, (looks, changes): (u64, u64)) -> f64 {
-        let at_once = self.cluster.meta.as_ref().map_or(1, |meta| meta.at_once.max(1));
-        self.name_costs.map_or(0.0, |names| names.busy_s(looks, changes)) / f64::from(at_once)
+        self.name_costs.map_or(0.0, |names| names.busy_s(looks, changes))
     }
 
     /// Reads the layout file `path` for these servers.

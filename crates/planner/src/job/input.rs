@@ -42,7 +42,7 @@ pub struct PlanOptions {
     pub simulations: usize,
     /// Seed of those simulations.
     pub seed: u64,
-    /// Seconds of the run for which operations on names keep the metadata tier busy.
+    /// Seconds that the run's operations on names take on the metadata tier, one after the other.
     pub names_s: f64,
 }
 
