@@ -108,7 +108,8 @@ impl Inode {
     /// cut both handles are right, as the file is empty by each.
     fn leave_untouched_head(&self) -> Result<()> {
         let Some(mut handle) = self.untouched_head()? else { return Ok(()) };
-        let layout = self.store.with_head(&*self.layout()?, 0)?;
+        let with_head = self.layout()?;
+        let layout = self.store.with_head(&with_head, 0)?;
         handle.layout = self.store.layouts.put(&layout)?;
         handle.version = handle.version.wrapping_add(1);
         handle.generations = GenerationMap::whole(handle.version);
