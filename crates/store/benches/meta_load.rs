@@ -72,11 +72,12 @@ fn median(mut numbers: Vec<f64>) -> f64 {
 
 fn main() {
     let (counted, plain) = (Small::new(true), Small::new(false));
-    let calls: [(&str, fn(&Small) -> f64); 2] = [("read", Small::read_ns), ("stat", Small::stat_ns)];
-    for (what, call_ns) in calls {
+    let measure = |what: &str, call_ns: fn(&Small) -> f64| {
         let pairs: Vec<(f64, f64)> = (0..RUNS).map(|_| (call_ns(&counted), call_ns(&plain))).collect();
         println!("counted: {:.0} ns a {what}", median(pairs.iter().map(|pair| pair.0).collect()));
         println!("not counted: {:.0} ns a {what}", median(pairs.iter().map(|pair| pair.1).collect()));
         println!("counting: {:.0} ns a {what}", median(pairs.iter().map(|pair| pair.0 - pair.1).collect()));
-    }
+    };
+    measure("read", Small::read_ns);
+    measure("stat", Small::stat_ns);
 }
