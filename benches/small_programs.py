@@ -27,6 +27,8 @@ from benches.fuse_mounts import example, most_descriptors, mounted, pool_mounted
 FILES = 20_000
 PROCESSES = 4
 OURS, THEIRS = "small=64K", "mergerfs"
+MOST_MB = 256
+"""What the mount may have of memory, whatever the number of files."""
 
 
 def run(context: Context) -> Iterator[Figure | str]:
@@ -36,11 +38,13 @@ def run(context: Context) -> Iterator[Figure | str]:
         raise MissingError("mergerfs is not installed; on Debian: apt install mergerfs")
     files = FILES // 20 if context.quick else FILES
     base = context.directory
+    # Now, as it may have to be built, which is no part of what is timed.
+    example("metadata_cost")
     archive = _archive(base / "tree.tar", files)
     origin = _repository(base / "origin", archive)
     pool = request_cost.plain_pool(base, 2)
     with ExitStack() as mounts:
-        mounts.enter_context(pool_mounted(pool.file, pool.mount))
+        server = mounts.enter_context(pool_mounted(pool.file, pool.mount))
         sources = [base / f"source{number}" for number in range(2)]
         for source in sources:
             source.mkdir()
@@ -56,11 +60,31 @@ def run(context: Context) -> Iterator[Figure | str]:
             order = list(sides) if number % 2 == 0 else list(reversed(sides))
             context.say(f"round {number + 1}")
             rounds.append({side: _steps(sides[side], archive, origin, files) for side in order})
+        context.say("memory")
+        many = 5 * files
+        peak_mb = [_peak_mb(server), _large_tree(sides[OURS], _archive(base / "many.tar", many), server)]
     for step in rounds[0][OURS]:
         ours, theirs = (statistics.median(of[side][step] for of in rounds) for side in (OURS, THEIRS))
         ratios = [of[THEIRS][step] / of[OURS][step] for of in rounds]
         note = f"{ours:.2f} s against {theirs:.2f} s"
         yield of_repetitions(f"{step}: {OURS} / {THEIRS}", ratios, target=Target(least=1.0), note=note)
+    what = f"peak memory of the mount, a tree of {many:,} files made, listed, read, packed, removed"
+    yield Figure(what, peak_mb[1], "MB", target=Target(most=MOST_MB), note=f"{peak_mb[0]:.0f} MB before it")
+
+
+def _large_tree(directory: Path, archive: Path, server: int) -> float:
+    """Makes the tree of `archive`, lists, reads, packs and removes it; the peak memory of `server` in MB."""
+    checked(["tar", "xf", archive, "-C", directory])
+    for work in ("find . -ls", "find . -type f -exec cat {} +", "tar cf - tree"):
+        subprocess.run(work, shell=True, cwd=directory, stdout=subprocess.DEVNULL, check=True)
+    shutil.rmtree(directory / "tree")
+    return _peak_mb(server)
+
+
+def _peak_mb(process: int) -> float:
+    status = Path(f"/proc/{process}/status").read_text(encoding="utf-8")
+    (peak,) = (line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:"))
+    return int(peak) * 1024 / 1e6
 
 
 def _steps(directory: Path, archive: Path, origin: Path, files: int) -> dict[str, float]:

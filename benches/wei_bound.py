@@ -38,10 +38,10 @@ class _Station:
 
 
 class _Run:
-    """Clients of one way for some seconds."""
+    """Clients of one way for some seconds. With `whole`, files that are longer than the head have none."""
 
-    def __init__(self, head_bytes: int | None, seed: int, seconds: float) -> None:
-        self.head_bytes, self.seconds, self.now_s = head_bytes, seconds, 0.0
+    def __init__(self, head_bytes: int | None, whole: bool, seed: int, seconds: float) -> None:
+        self.head_bytes, self.whole, self.seconds, self.now_s = head_bytes, whole, seconds, 0.0
         self.random = random.Random(seed)
         self.events: list[tuple[float, int, Callable[[], None]]] = []
         self.number = itertools.count()
@@ -100,6 +100,8 @@ class _Run:
         size = self.random.choices(wei_client.SIZES, wei_client.WEIGHTS)[0]
         is_small = size <= wei_client.SMALL_BYTES
         head = min(size, self.head_bytes or 0)
+        if self.whole and size > head:
+            head = 0
 
         def moved(kind: str) -> list[tuple[str, int]]:
             if self.head_bytes is None and is_small:
@@ -141,15 +143,21 @@ def run(context: Context) -> Iterator[Figure | str]:
     """Nothing is timed, so each run gives the same figures."""
     seconds = 20 if context.quick else 60
     clients = wei.CLIENTS[-1]
-    ways = {wei.INLINE: 1 << 30, wei.FIXED: 16 << 10, "up to 4 KiB": 4096, FREE: None}
+    ways: dict[str, tuple[int | None, bool]] = {
+        wei.INLINE: (1 << 30, False),
+        wei.FIXED: (16 << 10, False),
+        "up to 4 KiB": (4096, False),
+        **{f"whole files up to {size >> 10} KiB": (size, True) for size in (64 << 10, 16 << 10, 8 << 10, 4096)},
+        FREE: (None, False),
+    }
 
-    def rates(head_bytes: int | None) -> list[float]:
-        runs = [_Run(head_bytes, seed, seconds).rates(clients) for seed in range(context.rounds(5))]
+    def rates(head_bytes: int | None, whole: bool) -> list[float]:
+        runs = [_Run(head_bytes, whole, seed, seconds).rates(clients) for seed in range(context.rounds(5))]
         return [statistics.mean(rate) for rate in zip(*runs, strict=True)]
 
-    names, small = rates(0)
-    for way, head_bytes in ways.items():
-        of_names, of_small = rates(head_bytes)
+    names, small = rates(0, False)
+    for way, of in ways.items():
+        of_names, of_small = rates(*of)
         is_bound = way == FREE
         loss, gain = (Target(most=wei.MOST_LOSS), Target(least=wei.LEAST_GAIN)) if is_bound else (None, None)
         what = f"{clients} clients, {way}: loss of operations on names against {wei.STRIPED}"

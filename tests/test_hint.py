@@ -196,17 +196,26 @@ def test_programs_of_a_mount_make_small_files_and_it_is_told_why(pool):
         for name, size in {"a": 65536, "b": 200_000, "sub/c": 5, "sub/d.h5": 9000}.items():
             (pool.mount / name).write_bytes(data[:size])
             assert (pool.mount / name).read_bytes() == data[:size]
-        found = {name: json.loads(pool.stripewise("stat", pool.mount / name, "--json").stdout) for name in ("a", "b")}
-        assert [len(found[name]["datafiles"]) for name in found] == [0, 3]
-        assert [found[name]["made_with"] for name in found] == [["small=64KiB"]] * 2
-        assert [region["offset"] for region in found["b"]["regions"]] == [0, 65536]
-        names = ("a", "b", "sub/c", "sub/d.h5")
+        with (pool.mount / "e").open("wb", buffering=0) as file:
+            file.write(data[:100])
+            file.write(data[100:])
+        assert (pool.mount / "e").read_bytes() == data
+        found = {
+            name: json.loads(pool.stripewise("stat", pool.mount / name, "--json").stdout) for name in ("a", "b", "e")
+        }
+        assert [len(found[name]["datafiles"]) for name in found] == [0, 4, 3]
+        assert [found[name]["made_with"] for name in found] == [["small=64KiB"]] * 3
+        assert [region["offset"] for region in found["e"]["regions"]] == [0, 65536]
+        assert [region["offset"] for region in found["b"]["regions"]] == [0]
+        names = ("a", "b", "e", "sub/c", "sub/d.h5")
         why = {name: pool.stripewise("hint", pool.mount / name, "--why").stdout for name in names}
         assert why["a"].startswith(
             "a: its inode: it is not larger than 64KiB\n  because it was made with small=64KiB\n"
         )
-        assert why["b"].startswith("b: its inode up to 64KiB, and the servers behind that\n")
-        assert why["sub/d.h5"].startswith("sub/d.h5: its inode up to 8KiB, and the servers behind that\n")
+        assert why["e"].startswith("e: its inode up to 64KiB, and the servers behind that\n")
+        beyond = "the servers: what was written to it first was more than its inode was to hold\n"
+        assert why["b"].startswith(f"b: {beyond}  because it was made with small=64KiB\n")
+        assert why["sub/d.h5"].startswith(f"sub/d.h5: {beyond}  because it was made with small=8KiB\n")
         assert "a new file of its name gets small=64KiB by the hints of its directory, version 2" in why["sub/c"]
         assert "made with small=64KiB" in pool.stripewise("stat", pool.mount / "a").stdout
         locks = next(pool.servers()[3].glob(".*-names")) / "locks"

@@ -107,7 +107,7 @@ def test_a_pool_where_no_file_lands_says_how(pool):
 
 def set_threshold(pool, share):
     """Puts the threshold of small files to that share, as if load had moved it there; files were made of late."""
-    with (pool.namespace / "meta-load.1").open("r+b") as page:
+    with (pool.namespace / "meta-load.2").open("r+b") as page:
         page.seek(16)
         page.write(struct.pack("=d", share))
 

@@ -106,6 +106,11 @@ def test_the_metadata_tier_is_shown_and_measured_as_a_server(pool):
     assert pool.file.read_text().count("[meta.read]") == 1
     shown = pool.stripewise("pool", "show", pool.file).stdout
     assert re.search(r"^meta +1 .* as calibrated *$", shown, flags=re.MULTILINE)
+    # What a name costs is measured, too.
+    names = measured[0]["names"]
+    assert 0 < names["look_s"][0] <= names["look_s"][1] and 0 < names["change_s"][0] <= names["change_s"][1]
+    kept = json.loads(pool.stripewise("pool", "show", pool.file, "--json").stdout)["meta_names"]
+    assert kept == {key: pytest.approx(range_s, rel=1e-5) for key, range_s in names.items()}
     assert sorted(path.name for path in namespace.iterdir() if "calibrate" in path.name) == []
 
 

@@ -347,7 +347,7 @@ def test_a_slide_of_a_log_with_hostile_names_and_of_an_empty_one_is_drawn(stripe
 
 def test_the_metadata_tier_is_drawn_with_what_was_predicted():
     periods = [
-        {"time_s": 1e9 + at, "served": 90, "waiting": 30 * (at % 3), "bytes": 368_640, "latency_s": 0.02,
+        {"time_s": 1e9 + at, "served": 90, "names": 30, "waiting": 30 * (at % 3), "bytes": 368_640, "latency_s": 0.02,
          "load": 0.9, "esm": 0.6, "bls_esm": 0.9 + at % 3, "share": 0.5 ** (at % 5)}
         for at in range(12)
     ]  # fmt: skip
@@ -358,5 +358,7 @@ def test_the_metadata_tier_is_drawn_with_what_was_predicted():
     assert drawn[0].count("<figcaption>") == 2 and drawn[1].count("<figcaption>") == 1
     assert "BLS-ESM" in drawn[0] and "stripewise pool calibrate" in drawn[1]
     assert "the tier was busy 0.90 of its time at most" in drawn[0] and "6.2% of what directories hint" in drawn[0]
-    for nothing in (None, {"is_known": True, "periods": []}):
+    names = [{**period, "served": period["names"]} for period in periods]
+    assert small_files.draw(SimpleNamespace(meta_load={"is_known": True, "periods": names}))
+    for nothing in (None, {"is_known": True, "periods": []}, {"is_known": False, "periods": names}):
         assert small_files.draw(SimpleNamespace(meta_load=nothing)) == ""

@@ -113,6 +113,29 @@ def test_an_emulated_metadata_tier_serves_the_names_of_the_trace(traced):
     assert found["makespan_s"]["mean"] >= plain["makespan_s"]["mean"] + 50e-3
 
 
+def test_a_real_metadata_tier_serves_the_names_of_the_trace_at_their_measured_cost(pool):
+    for tier in ("hdd", "ssd"):
+        _native.pool_write_profile(str(pool.file), tier, FIXED, [2e-3, 2e-3, 2e-9])
+    trace = pool.base / "run.trace"
+    script = 'cd "$1"; for n in 1 2 3; do echo bytes > $n; mv $n a$n; cat a$n; rm a$n; done'
+    pool.stripewise("trace", "--pool", pool.file, "-o", trace, "--", "sh", "-c", script, "sh", pool.mount)
+
+    def took_s():
+        present = as_json(pool.stripewise("simulate", trace, "--pool", pool.file, "--json"))["present"]
+        return present["makespan_s"]["mean"], present["servers"][-1]
+
+    assert took_s()[1]["name"] == "ssd.0"
+    # The tier serves one at a time, and nothing else takes as long: looks and changes count apart.
+    _native.pool_write_names(str(pool.file), [0.0, 0.0], [1.0, 1.0])
+    changes_s, meta = took_s()
+    changes = round(changes_s)
+    assert meta["name"] == "meta" and changes_s == pytest.approx(changes, abs=0.2)
+    # Each file is made and removed; a rename is of one of its two names, or of both.
+    assert changes >= 6
+    _native.pool_write_names(str(pool.file), [1.0, 1.0], [0.0, 0.0])
+    assert took_s()[0] == pytest.approx(meta["requests"] - changes, abs=0.2)
+
+
 def test_the_time_line_adds_up(traced):
     _, simulate = traced
     present = as_json(simulate("--json"))["present"]

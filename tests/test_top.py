@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -50,9 +51,26 @@ def test_the_metadata_tier_is_shown_once_it_has_served_small_files(pool):
             file.write(b"bytes")
         number += 1
     printed = pool.stripewise("top", "--pool", pool.file, "--once").stdout
-    assert re.search(r"^metadata tier, .* ago: [\d,]+ requests in a second, \d+ waiting, ", printed, flags=re.MULTILINE)
+    counted = r"^metadata tier, .* ago: [\d,]+ requests in a second, [\d,]+ of them on names, \d+ waiting, "
+    assert re.search(counted, printed, flags=re.MULTILINE)
     # What it can serve was never measured.
     assert re.search(r"^small files: [\d.]+% of what `small` hints; load unknown$", printed, flags=re.MULTILINE)
+
+
+def names_served(pool):
+    """Operations on names that the metadata tier has served, by the page of its load: those that look, and changes."""
+    words = struct.unpack("=64Q", (pool.namespace / "meta-load.2").read_bytes()[192:704])
+    return sum(words[6::8]), sum(words[7::8])
+
+
+@pytest.mark.parametrize("preload", [False, True])
+def test_names_of_programs_are_load_of_a_real_metadata_tier(pool, preload):
+    loaded = Pool.load(pool.file)
+    script = 'cd "$1"; mkdir d; echo bytes > d/a; mv d/a d/b; ls -l d; cat d/b; rm d/b; rmdir d'
+    pool.run("sh", "-c", script, "sh", pool.mount, preload=preload)
+    looks, changes = names_served(loaded)
+    # Made, renamed and removed: a directory and a file. How often the kernel looks is its own matter.
+    assert looks >= 3 and changes == 5
 
 
 def test_servers_in_memory_are_listed_with_the_reason(stripewise, tmp_path):

@@ -52,6 +52,7 @@ class PoolInfo(TypedDict):
     keeps_heat: bool
     tiers: list[TierInfo]
     meta_at_once: int
+    meta_names: NameCosts | None
     meta: TierInfo
 
 class NewTier(TypedDict):
@@ -68,6 +69,7 @@ def pool_write_profile(
     path: str, tier: str, read: list[float], write: list[float], heads: list[list[float] | None] = ...
 ) -> None: ...
 def pool_write_at_once(path: str, at_once: int) -> None: ...
+def pool_write_names(path: str, look_s: list[float], change_s: list[float]) -> None: ...
 def pool_write_seeks(path: str, seeks: list[tuple[str, list[tuple[int, float]] | None]]) -> None: ...
 
 class FileHeat(TypedDict):
@@ -110,6 +112,8 @@ class MetaPeriod(TypedDict):
     time_s: float
     """When it ended, since the epoch."""
     served: int
+    names: int
+    """Of the served ones, operations on names."""
     waiting: int
     """At its end."""
     bytes: int
@@ -230,12 +234,20 @@ class CalibratedServer(TypedDict):
     write: FittedOp
     seeks: list[list[float]] | None
 
+class NameCosts(TypedDict):
+    """What operations on names cost: least and greatest time of those that look and of those that change something."""
+
+    look_s: list[float]
+    change_s: list[float]
+
 class CalibratedTier(TypedDict):
     name: str
     read: list[float]
     write: list[float]
     heads: list[list[float] | None]
     at_once: int
+    names: NameCosts | None
+    """Of the metadata tier."""
     warnings: list[str]
     servers: list[CalibratedServer]
 

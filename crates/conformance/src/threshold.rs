@@ -57,7 +57,7 @@ impl MovingThreshold {
         let told = |error: stripewise_store::Error| format!("the threshold goes to {share}: {error}");
         // The first look ends the period, so that none ends between the share and what is due by it.
         store.due_small_files(&self.before).map_err(told)?;
-        let page = store.pool().namespace.join("meta-load.1");
+        let page = store.pool().namespace.join("meta-load.2");
         let page = OpenOptions::new().write(true).open(page).map_err(|error| error.to_string())?;
         page.write_all_at(&share.to_bits().to_ne_bytes(), SHARE_AT).map_err(|error| error.to_string())?;
         let due = store.due_small_files(&self.before).map_err(told)?;

@@ -56,6 +56,57 @@ pub fn a_small_file_is_written_and_moved(pool: &TestPool) {
     assert_eq!(file.end(), expected);
 }
 
+/// Bytes of a head that a hint gives: the least.
+const HEAD: u64 = 4096;
+
+/// Two threads write an empty small file, in the same process or in two, each in a piece of its own and in a drawn order: one of them
+/// first behind the head, in one request with the head's bytes or not, so that the head may go; a third moves the file meanwhile, or
+/// cuts it to what it is to be. No byte is lost, and the file is one that either layout can have.
+///
+/// # Panics
+/// That is not so.
+pub fn a_small_file_is_written_past_its_head_first(pool: &TestPool) {
+    let file = TestFile::make_small(pool, HEAD, thread_rng().gen_range(1..=2));
+    let inode = |number: usize| file.inodes[number % file.inodes.len()].clone();
+    let whole = thread_rng().gen_bool(0.5);
+    // What each writes: offset and bytes.
+    let long = if whole { (0, HEAD + WIDTH) } else { (HEAD - WIDTH, 2 * WIDTH) };
+    let short = if whole { (HEAD + WIDTH, WIDTH) } else { (0, HEAD - WIDTH) };
+    let (cuts, size) = (thread_rng().gen_bool(0.3), HEAD + 2 * WIDTH);
+    let mover = inode(1);
+    switching(|| {
+        let write = |number: usize, (offset, len): (u64, u64)| {
+            let inode = inode(number);
+            thread::spawn(move || {
+                let open = OpenInode::new(inode.clone(), true, false);
+                open.register_up_to(offset + len).expect("a writer");
+                write(&inode, &vec![number as u8 + 1; len as usize], offset);
+                open.release().expect("released");
+            })
+        };
+        let threads = [write(0, long), write(1, short)];
+        let third = thread::spawn(move || {
+            let done = match cuts {
+                true => mover.truncate(size),
+                false => mover.move_watched(&layout(0, 2), NAME, true, &mut |_, _| rests()).map(drop),
+            };
+            if let Err(error) = done {
+                assert_eq!(error.errno(), Errno::BUSY, "{error}");
+            }
+        });
+        threads.into_iter().chain([third]).for_each(|thread| thread.join().expect("a thread"));
+    });
+    let mut expected = vec![0; (long.0 + long.1).max(short.0 + short.1) as usize];
+    for (number, (offset, len)) in [long, short].into_iter().enumerate() {
+        expected[offset as usize..][..len as usize].fill(number as u8 + 1);
+    }
+    let mut found = file.end();
+    // The cut may have made it longer.
+    assert!(found.len() == expected.len() || (cuts && found.len() as u64 == size), "{} bytes", found.len());
+    found.truncate(expected.len());
+    assert!(found == expected, "bytes are lost: whole: {whole}, cuts: {cuts}");
+}
+
 /// One thread cuts the file short or gives it space, as often as not within its head, while another writes in the head or behind it,
 /// in one process or in two. What was cut off does not come back, and what was written stays.
 ///

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use stripewise_layout::{Layout, ServerId, Stripe};
+use stripewise_optimisation::SMALL;
 use stripewise_store::handle::Optimisations;
 use stripewise_store::pool::{PoolSpec, TierSpec};
 use stripewise_store::{Collected, Inode, Pool, Store, Then};
@@ -110,6 +111,16 @@ fn make_with(store: &Arc<Store>, name: &str, layout: &Layout, hinted: &Optimisat
     (fd, inode)
 }
 
+/// Makes an empty file as its directory hints: a head of `head_bytes` in the inode, what is behind on all servers.
+fn make_small(store: &Arc<Store>, name: &str, head_bytes: u64) -> OwnedFd {
+    let mut hinted = Optimisations::default();
+    hinted.enable(SMALL.index, head_bytes).expect("a size");
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let fd = rustix::fs::openat(store.tree(), name, flags, Mode::from_raw_mode(0o600)).expect("a file");
+    drop(store.create(fd.as_fd(), &hinted, || Ok(name.into())).expect("a handle"));
+    fd
+}
+
 /// Puts `bytes` into the file. No other thread does anything.
 pub(crate) fn fill(inode: &Inode, bytes: &[u8]) {
     inode.register_writer().expect("a writer");
@@ -145,6 +156,15 @@ impl<'a> TestFile<'a> {
     /// An empty file with this layout, and what each process has of it.
     pub(crate) fn make(pool: &'a TestPool, layout: &Layout, processes: usize) -> Self {
         Self::make_with(pool, layout, processes, &Optimisations::default())
+    }
+
+    /// An empty file that its directory's hint has given a head of `head_bytes`, and what each process has of it.
+    pub(crate) fn make_small(pool: &'a TestPool, head_bytes: u64, processes: usize) -> Self {
+        let stores: Vec<_> = (0..processes).map(|_| Store::open(pool.pool()).expect("a store")).collect();
+        let fd = make_small(&stores[0], NAME, head_bytes);
+        let inode = |store: &Arc<Store>| store.inode(fd.as_fd()).expect("the file").expect("it is placed");
+        let inodes = stores.iter().map(inode).collect();
+        Self { pool, fd, stores, inodes }
     }
 
     /// [`TestFile::make`] in a directory that hints these optimisations.

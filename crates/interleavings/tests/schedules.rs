@@ -87,6 +87,11 @@ fn a_small_file_is_written_and_moved() {
 }
 
 #[test]
+fn a_small_file_is_written_past_its_head_first() {
+    explore_pool(750, heads::a_small_file_is_written_past_its_head_first);
+}
+
+#[test]
 fn a_small_file_changes_its_size_while_it_is_written() {
     explore_pool(1000, heads::a_small_file_changes_its_size_while_it_is_written);
 }

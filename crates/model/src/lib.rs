@@ -24,7 +24,7 @@ pub use cost::{Busy, CostModel, UnknownServer, expected_startup_s};
 pub use count::{ClassShare, EqualGroups, EqualServers, Round, ShareBounds};
 pub use expected_max::{Branch, Branches, expected_max_s};
 pub use native::{Hashed, Native, NativeError, Rounds, theta_of_native_s};
-pub use profile::{Cluster, Head, Op, OpProfile, Profile, Request, Tier};
+pub use profile::{Cluster, Head, NameCosts, Op, OpProfile, Profile, Request, Tier};
 pub use queue::Queue;
 pub use run_ends::{GATHERED, HeadRun, RunEnds, head_position};
 pub use seek_curve::{SeekCurve, SeekShape};

@@ -92,6 +92,38 @@ impl OpProfile {
     }
 }
 
+/// What operations on names cost on the metadata tier: each a time drawn uniformly between its least and its greatest, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct NameCosts {
+    /// Least and greatest time of one that looks: a lookup, `stat`, an open, a list.
+    pub look_s: [f64; 2],
+    /// Of one that changes something: a file is made, removed or renamed, gets other attributes.
+    pub change_s: [f64; 2],
+}
+
+impl NameCosts {
+    /// They cost nothing.
+    pub const FREE: Self = Self { look_s: [0.0; 2], change_s: [0.0; 2] };
+
+    /// Those of a server where they cost what a request without a byte does.
+    pub fn of_profile(profile: &Profile) -> Self {
+        let startup_s = |op: &OpProfile| [op.startup_min_s, op.startup_max_s];
+        Self { look_s: startup_s(&profile.read), change_s: startup_s(&profile.write) }
+    }
+
+    /// Whether its times are finite, not negative, and the least the least.
+    pub fn is_valid(&self) -> bool {
+        let is_range = |[least, most]: [f64; 2]| least >= 0.0 && least <= most && most.is_finite();
+        is_range(self.look_s) && is_range(self.change_s)
+    }
+
+    /// Seconds that this number of them takes one after the other, in the mean. O(1).
+    pub fn busy_s(&self, looks: u64, changes: u64) -> f64 {
+        let mean_s = |[least, most]: [f64; 2]| (least + most) / 2.0;
+        looks as f64 * mean_s(self.look_s) + changes as f64 * mean_s(self.change_s)
+    }
+}
+
 /// Servers of one profile.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tier {

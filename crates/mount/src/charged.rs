@@ -1,4 +1,4 @@
-//! Which requests are operations on names: an emulated metadata tier is charged for them.
+//! Which requests are operations on names: they are load of the metadata tier, and an emulated one is charged for them.
 
 use stripewise_fuse::Call;
 use stripewise_store::emulate::Op;

@@ -53,8 +53,6 @@ pub struct Core {
     pub is_root: bool,
     /// The namespace's file system has access control lists, and the kernel checks them.
     pub has_acl: AtomicBool,
-    /// The metadata tier is emulated: operations on names take its time.
-    pub charges_names: bool,
     notifier: OnceLock<Notifier>,
     travel: OnceLock<Travel>,
     /// Looks for the next request when one is answered.
@@ -83,7 +81,6 @@ impl Core {
         let is_watched = store.plane().door().is_watched();
         let wants_passthrough = options.passthrough && is_root && !options.writeback_cache && !is_watched;
         Ok(Core {
-            charges_names: store.plane().charges_names(),
             store,
             neighbours,
             believed: Believed::default(),

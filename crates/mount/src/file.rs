@@ -380,6 +380,9 @@ impl Core {
             let requests = file.open.sent_by(sender);
             let truncate = || if flags.contains(OFlags::TRUNC) && !is_new { Ok(requests.truncate(0)?) } else { Ok(()) };
             file.register_up_to(0).and_then(|()| truncate()).inspect_err(|_| self.close(&file))?;
+            if flags.contains(OFlags::TRUNC) && !is_new {
+                file.open.begin_anew();
+            }
         }
         Ok(file)
     }

@@ -149,13 +149,13 @@ impl FuseServer for PoolFs {
     fn serve(&self, request: &RequestHeader, call: Call<'_>, reply: Reply<'_>) {
         let ino = request.ino;
         // It waits before it does anything, so that nothing is held meanwhile.
-        if self.core.charges_names
-            && let Some(op) = on_names(&call)
-            && let Err(error) = self.core.store.plane().serve_names(op)
-        {
-            log::error(&error.to_string());
-            return reply.error(error.errno());
-        }
+        let _served = match on_names(&call).map(|op| self.core.store.plane().serve_names(op, ino)).transpose() {
+            Ok(served) => served,
+            Err(error) => {
+                log::error(&error.to_string());
+                return reply.error(error.errno());
+            }
+        };
         let _answer = may_name(&call).then(|| self.core.believed.answer());
         match call {
             Call::Lookup { name } => self.lookup(request, name, reply),

@@ -490,6 +490,21 @@ fn a_metadata_tier_that_is_slow_or_busy_gets_nothing() {
 }
 
 #[test]
+fn a_metadata_tier_that_is_busy_with_names_gets_nothing() {
+    let mut traces = small_files(40, 8 << 10);
+    traces.iter_mut().flatten().for_each(|request| request.end_s = request.start_s + 4e-3);
+    let name = |index| format!("f{index}");
+    let file = |(index, requests)| FileTrace { name: name(index), requests, size_bytes: Some(8 << 10) };
+    let files: Vec<FileTrace> = traces.iter().map(Vec::as_slice).enumerate().map(file).collect();
+    let mut cluster = presets::set_ab(4, 0);
+    cluster.meta = Some(Tier::meta(presets::device("nvme").unwrap(), 1 << 30));
+    let on_meta = |names_s| files_on_meta(&plan(&files, &cluster, &PlanOptions { names_s, ..quick() }).unwrap());
+    assert_eq!((on_meta(0.0), on_meta(1e-6), on_meta(10.0)), (40, 40, 0));
+    cluster.meta = None;
+    assert_eq!(files_on_meta(&plan(&files, &cluster, &PlanOptions { names_s: 10.0, ..quick() }).unwrap()), 0);
+}
+
+#[test]
 fn a_metadata_tier_that_serves_several_side_by_side_has_them_wait_less() {
     let mut traces = small_files(40, 8 << 10);
     // Four processes at a time.

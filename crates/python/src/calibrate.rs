@@ -57,6 +57,7 @@ fn describe(tier: &TierCalibration, servers: &[ServerCalibration]) -> Value {
         "write": triple(&tier.profile.write),
         "heads": [head(&tier.profile.read), head(&tier.profile.write)],
         "at_once": tier.at_once,
+        "names": tier.names.map(|names| json!({ "look_s": names.look_s, "change_s": names.change_s })),
         "warnings": tier.warnings,
         "servers": servers.iter().filter(|server| server.target.tier == tier.tier).map(|server| json!({
             "name": server.target.server.name,

@@ -48,6 +48,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(pool::pool_write_profile, module)?)?;
     module.add_function(wrap_pyfunction!(pool::pool_write_seeks, module)?)?;
     module.add_function(wrap_pyfunction!(pool::pool_write_at_once, module)?)?;
+    module.add_function(wrap_pyfunction!(pool::pool_write_names, module)?)?;
     module.add_function(wrap_pyfunction!(heat::pool_heat, module)?)?;
     module.add_function(wrap_pyfunction!(heat::pool_block_heat, module)?)?;
     module.add_function(wrap_pyfunction!(latencies::pool_latencies, module)?)?;

@@ -16,6 +16,7 @@ pub(crate) fn pool_meta_load(py: Python<'_>, pool_file: PathBuf) -> PyResult<Bou
         json!({
             "time_s": of.time_s,
             "served": of.served,
+            "names": of.names,
             "waiting": of.waiting,
             "bytes": of.bytes,
             "latency_s": of.latency_s,

@@ -5,7 +5,7 @@ use crate::error::raise;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 use std::path::PathBuf;
-use stripewise_model::{Head, OpProfile, Profile, SeekMap};
+use stripewise_model::{Head, NameCosts, OpProfile, Profile, SeekMap};
 use stripewise_store::emulate::EmulateConfig;
 use stripewise_store::pool::{META_PRESET, Pool, PoolSpec, ProfileSource, Server, ServerState, TierSpec};
 
@@ -104,6 +104,13 @@ pub(crate) fn pool_write_seeks(path: PathBuf, seeks: Vec<(String, Option<SeekPoi
     Pool::write_seeks(&path, &seeks).map_err(raise)
 }
 
+/// Writes what operations on names cost on the metadata tier into a pool file: least and greatest time in seconds of those that look
+/// and of those that change something.
+#[pyfunction]
+pub(crate) fn pool_write_names(path: PathBuf, look_s: [f64; 2], change_s: [f64; 2]) -> PyResult<()> {
+    Pool::write_names(&path, &NameCosts { look_s, change_s }).map_err(raise)
+}
+
 /// Writes how many requests the metadata tier serves side by side into a pool file.
 #[pyfunction]
 pub(crate) fn pool_write_at_once(path: PathBuf, at_once: u32) -> PyResult<()> {
@@ -135,6 +142,7 @@ fn describe(pool: &Pool) -> Value {
         "keeps_heat": pool.heat.is_some(),
         "tiers": tiers.collect::<Vec<_>>(),
         "meta_at_once": pool.meta.at_once,
+        "meta_names": pool.meta.names.map(|names| json!({ "look_s": names.look_s, "change_s": names.change_s })),
         "meta": tier_of(&of.name, meta, (of.capacity_bytes, of.emulate), Some(pool.meta.profile)),
     })
 }

@@ -8,7 +8,7 @@ use crate::slab::{Line, Slab, Sub};
 use crate::sweeps::Sweeps;
 use crate::system::Startup;
 use crate::time::{after, ns};
-use stripewise_model::{Head, Op, Profile, Queue, RunEnds, SeekCurve};
+use stripewise_model::{Head, NameCosts, Op, Profile, Queue, RunEnds, SeekCurve};
 
 /// What one operation costs.
 #[derive(Debug, Clone, Copy)]
@@ -156,9 +156,9 @@ impl ServerDevice {
         Self { pending, state, learned, draws, moves, head: 0, used, side_by_side: None }
     }
 
-    /// The same, for that many requests side by side.
-    pub(crate) fn serving(self, at_once: u32) -> Self {
-        Self { side_by_side: Some(Box::new(SideBySide::new(at_once))), ..self }
+    /// The same, for that many requests side by side, operations on `names` among them.
+    pub(crate) fn serving(self, at_once: u32, names: NameCosts) -> Self {
+        Self { side_by_side: Some(Box::new(SideBySide::new(at_once, names))), ..self }
     }
 
     /// Whether requests are served side by side: by [`ServerDevice::beside`] alone.
@@ -167,10 +167,18 @@ impl ServerDevice {
         self.side_by_side.is_some()
     }
 
-    /// A request comes to places side by side: begin and end of its service, which are known then. O(places).
+    /// A request comes to places side by side, an operation on names if it has no byte: begin and end of its service, which are known
+    /// then. O(places).
     pub(crate) fn beside(&mut self, now_ns: u64, model: &DeviceModel, sub: &Sub) -> (u64, u64) {
         let cost = if sub.write { &model.write } else { &model.read };
-        let startup_s = self.startup_s(model, cost, sub);
+        let names = self.side_by_side.as_ref().filter(|_| sub.bytes == 0).map(|places| places.names);
+        let startup_s = match names {
+            Some(NameCosts { look_s, change_s }) => {
+                let [least_s, most_s] = if sub.write { change_s } else { look_s };
+                self.draws.uniform(least_s, most_s)
+            }
+            None => self.startup_s(model, cost, sub),
+        };
         let takes_ns = ns(startup_s + sub.bytes as f64 * cost.s_per_byte);
         let places = self.side_by_side.as_mut().expect("a server with places side by side");
         let (begins_ns, ends_ns) = places.take(now_ns, takes_ns);

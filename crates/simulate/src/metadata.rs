@@ -61,7 +61,7 @@ impl MetadataServer {
     fn serve(&mut self, now_ns: u64, thread: usize, process: u32, op: MetadataOp) -> u64 {
         let Service { min_s, max_s } = match op {
             MetadataOp::Open => self.metadata.open,
-            MetadataOp::Create => self.metadata.create,
+            MetadataOp::Create | MetadataOp::Change => self.metadata.create,
             MetadataOp::Stat => self.metadata.stat,
         };
         let takes_ns = ns(self.draws.uniform(min_s, max_s));

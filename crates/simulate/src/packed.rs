@@ -209,7 +209,8 @@ impl StepProgram for Packed {
             METADATA => SimulatedStep::Metadata(match first >> 2 {
                 0 => MetadataOp::Open,
                 1 => MetadataOp::Create,
-                _ => MetadataOp::Stat,
+                2 => MetadataOp::Stat,
+                _ => MetadataOp::Change,
             }),
             _ => SimulatedStep::Barrier,
         };
@@ -245,7 +246,12 @@ mod tests {
             8 => access,
             1 => Just(SimulatedStep::Barrier),
             1 => (0..4_u32, 0.0..1.0).prop_map(|(communicator, exchange_s)| SimulatedStep::Collective { communicator, exchange_s }),
-            1 => prop_oneof![Just(MetadataOp::Open), Just(MetadataOp::Create), Just(MetadataOp::Stat)]
+            1 => prop_oneof![
+                    Just(MetadataOp::Open),
+                    Just(MetadataOp::Create),
+                    Just(MetadataOp::Stat),
+                    Just(MetadataOp::Change)
+                ]
                 .prop_map(SimulatedStep::Metadata),
         ]
     }

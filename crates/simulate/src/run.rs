@@ -22,7 +22,7 @@ use crate::turn_keeper::{Passing, Released, TurnKeeper};
 use crate::workload::{MetadataOp, SimulatedAccess, SimulatedStep};
 use std::collections::VecDeque;
 use stripewise_layout::Layout;
-use stripewise_model::{Cluster, Op, OpProfile, Profile};
+use stripewise_model::{Cluster, NameCosts, Op, OpProfile, Profile};
 
 /// Runs `program` under `layouts[i]` for file `i`, on `cluster` with `system` around it.
 ///
@@ -172,7 +172,7 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
     ) -> Result<Self, SimulateError> {
         system.check()?;
         let mut places = Places::new(cluster, layouts)?;
-        let has_names_on_meta = system.names_on_meta && places.add_meta(cluster);
+        let has_names_on_meta = system.names_on_meta.is_some() && places.add_meta(cluster);
         let (models, servers) = servers_of(cluster, &places, system, seed);
         let count = program.processes();
         let most = u32::MAX as usize - 1;
@@ -554,7 +554,7 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
     /// An operation on names goes to the metadata tier.
     fn ask_name(&mut self, process: u32, op: MetadataOp) {
         let server = self.places.meta.expect("the metadata tier has a place where it has names") as u16;
-        let write = op == MetadataOp::Create;
+        let write = matches!(op, MetadataOp::Create | MetadataOp::Change);
         let (position, bytes, stamp_ns, next) = (0, 0, 0, 0);
         self.enter_device(Sub { position, bytes, stamp_ns, process, next, server, write, adjacent: false });
     }
@@ -756,9 +756,13 @@ fn servers_of(cluster: &Cluster, places: &Places, system: &System, seed: u64) ->
         });
         let device = ServerDevice::new(&models[model], Draws::new(seed, index));
         // Operations on names have no place in the queue of a disk: with them one request at a time is a place, too.
-        let has_places = places.meta == Some(index) && (places.at_once > 1 || system.names_on_meta);
+        let has_places = places.meta == Some(index) && (places.at_once > 1 || system.names_on_meta.is_some());
         Server {
-            device: if has_places { device.serving(places.at_once) } else { device },
+            device: if has_places {
+                device.serving(places.at_once, system.names_on_meta.unwrap_or(NameCosts::FREE))
+            } else {
+                device
+            },
             model: model as u32,
             link_out: link,
             link_in: link,

@@ -1,16 +1,20 @@
 //! Places of a server that serves several requests side by side.
 
+use stripewise_model::NameCosts;
+
 /// Until when each place is taken. What comes takes the place that is free first, so requests begin in the order in which they
 /// come, as on an emulated server.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct SideBySide {
     free_ns: Vec<u64>,
+    /// What operations on names cost there.
+    pub(crate) names: NameCosts,
 }
 
 impl SideBySide {
     /// That many places, all free.
-    pub(crate) fn new(places: u32) -> Self {
-        Self { free_ns: vec![0; places as usize] }
+    pub(crate) fn new(places: u32, names: NameCosts) -> Self {
+        Self { free_ns: vec![0; places as usize], names }
     }
 
     /// Takes the place that is free first for `takes_ns`, for a request that comes at `now_ns`: begin and end. O(places).

@@ -2,7 +2,7 @@
 
 use crate::error::SimulateError;
 use crate::program_turns::ProgramTurns;
-use stripewise_model::{OpProfile, Queue, SeekCurve};
+use stripewise_model::{NameCosts, OpProfile, Queue, SeekCurve};
 
 /// Everything that [`run`](crate::run()) simulates beside the cluster's profiles. The default is the plainest: FIFO
 /// servers, startups drawn, the network in beta, no metadata server: what [`simulate`](crate::simulate()) does, and
@@ -16,9 +16,9 @@ pub struct System {
     /// The server that answers [`SimulatedStep::Metadata`](crate::SimulatedStep::Metadata); without one such steps take
     /// no time, unless the metadata tier has them.
     pub metadata: Option<Metadata>,
-    /// Without a server of their own such steps go to the cluster's metadata tier, in one queue with the bytes of inodes: one that
-    /// makes a file takes the startup of its writes, any other one that of its reads.
-    pub names_on_meta: bool,
+    /// Without a server of their own such steps go to the cluster's metadata tier, in one queue with the bytes of inodes, and take
+    /// this time there; `None`: no time.
+    pub names_on_meta: Option<NameCosts>,
     /// Where the datafiles of each file begin on every disk, in bytes. `None`: one file after the other, each with the
     /// room that its program uses.
     pub file_starts: Option<Vec<u64>>,

@@ -46,6 +46,8 @@ pub enum MetadataOp {
     Create,
     /// For the attributes of one.
     Stat,
+    /// To remove or rename one, or to give it other attributes. A metadata server takes as long as to make one.
+    Change,
 }
 
 /// Closed-loop processes: each takes its steps one after the other.

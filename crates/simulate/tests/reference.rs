@@ -490,7 +490,7 @@ impl<'a> Reference<'a> {
         let metadata = self.system.metadata.unwrap();
         let service = match op {
             MetadataOp::Open => metadata.open,
-            MetadataOp::Create => metadata.create,
+            MetadataOp::Create | MetadataOp::Change => metadata.create,
             MetadataOp::Stat => metadata.stat,
         };
         self.metadata_busy = Some(p);
@@ -631,6 +631,7 @@ fn case() -> impl Strategy<Value = Case> {
         1 => Just(SimulatedStep::Metadata(MetadataOp::Open)),
         1 => Just(SimulatedStep::Metadata(MetadataOp::Create)),
         1 => Just(SimulatedStep::Metadata(MetadataOp::Stat)),
+        1 => Just(SimulatedStep::Metadata(MetadataOp::Change)),
     ];
     let processes = prop::collection::vec(prop::collection::vec(step, 0..12), 1..6);
     let links = (
@@ -708,7 +709,7 @@ fn case() -> impl Strategy<Value = Case> {
                     create: Service { min_s: 7e-9, max_s: 7e-9 },
                     stat: Service { min_s: 1e-9, max_s: 1e-9 },
                 }),
-                names_on_meta: false,
+                names_on_meta: None,
                 file_starts: Some(vec![0, second]),
                 turns: None,
                 bins: 4,

@@ -1,7 +1,7 @@
 //! Queues, seeks, links, metadata and communicators, worked out on paper.
 
 use stripewise_layout::{Layout, ServerId, Stripe};
-use stripewise_model::{Cluster, Op, OpProfile, Profile, Tier, presets};
+use stripewise_model::{Cluster, NameCosts, Op, OpProfile, Profile, Tier, presets};
 use stripewise_simulate::{
     ClientLink, ClosedLoop, FileChoice, FilePart, Forwarding, Generated, Links, Metadata, MetadataOp, Network, Packed,
     Queue, SeekCurve, SeekShape, ServerLink, Service, SimulateError, SimulatedAccess, SimulatedStep, SimulationOptions,
@@ -591,7 +591,8 @@ fn the_metadata_tier_serves_several_side_by_side_and_names_with_them() {
         let system = System { names_on_meta, bins: 4, ..System::default() };
         run(&cluster, &layouts, program, &system, 1).unwrap()
     };
-    for names_on_meta in [false, true] {
+    let names = NameCosts { look_s: [0.5; 2], change_s: [3.0; 2] };
+    for names_on_meta in [None, Some(names)] {
         // Percentiles are rounded there.
         let found = whole(names_on_meta, &program).outcome;
         assert_eq!(SimulationOutcome { latency: quick.latency, ..found }, quick);
@@ -600,9 +601,9 @@ fn the_metadata_tier_serves_several_side_by_side_and_names_with_them() {
     let create = SimulatedStep::Metadata(MetadataOp::Create);
     let processes = vec![vec![create, steps()[0]], vec![create, steps()[0]], steps()];
     let program = ClosedLoop { processes };
-    let timeless = whole(false, &program).outcome;
+    let timeless = whole(None, &program).outcome;
     assert_eq!(timeless.servers, quick.servers, "without it operations on names take no time");
-    let named = whole(true, &program);
+    let named = whole(Some(names), &program);
     let of_meta = &named.outcome.servers[1];
     // 3 + 3 + 2 + 2 + 2 s on two places, without a gap.
     assert_eq!((of_meta.busy_s, of_meta.bytes, of_meta.writes.requests), (12.0, 12, 2));

@@ -1,7 +1,7 @@
-//! What counting the load of the metadata tier costs a request on bytes of an inode.
+//! What counting the load of the metadata tier costs a request on bytes of an inode, and one on a name.
 //!
 //! `cargo bench -p stripewise-store --bench meta_load` prints nanoseconds of one read of 4 KiB from an inode in memory, counted and
-//! not, in turn, and the difference: the medians of many short runs.
+//! not, in turn, and the difference: the medians of many short runs. Then the same of one `stat` of its name.
 
 use rustix::fs::{Mode, OFlags};
 use std::io::{IoSlice, IoSliceMut};
@@ -19,6 +19,7 @@ const RUNS: usize = 501;
 /// A small file of a pool in memory.
 struct Small {
     _directory: tempfile::TempDir,
+    files: Arc<Files>,
     file: File,
 }
 
@@ -32,7 +33,7 @@ impl Small {
         let spec = PoolSpec { name: "bench".into(), mount, namespace, default_width_bytes: None, tiers: vec![tier] };
         let pool = Pool::init(&base.join("pool.toml"), &spec).expect("a pool");
         if !is_counted {
-            std::fs::create_dir(pool.namespace.join("meta-load.1")).expect("a directory");
+            std::fs::create_dir(pool.namespace.join("meta-load.2")).expect("a directory");
         }
         let files: Arc<Files> = Files::open(pool).expect("the pool");
         let mut small = Optimisations::default();
@@ -41,7 +42,7 @@ impl Small {
         let flags = OFlags::RDWR | OFlags::CREATE;
         let file = files.open_file(Path::new("file"), flags, Mode::RUSR | Mode::WUSR).expect("a file");
         file.write_at(&[IoSlice::new(&[7; 4096])], 0).expect("its bytes");
-        Self { _directory: directory, file }
+        Self { _directory: directory, files, file }
     }
 
     fn read_ns(&self) -> f64 {
@@ -50,6 +51,15 @@ impl Small {
         for _ in 0..CALLS {
             let count = self.file.read_at(&mut [IoSliceMut::new(&mut bytes)], 0).expect("its bytes");
             assert_eq!(count, bytes.len());
+        }
+        start.elapsed().as_nanos() as f64 / f64::from(CALLS)
+    }
+
+    fn stat_ns(&self) -> f64 {
+        let start = Instant::now();
+        for _ in 0..CALLS {
+            let stat = self.files.stat(Path::new("file"), true).expect("its attributes");
+            assert_eq!(stat.st_size, 4096);
         }
         start.elapsed().as_nanos() as f64 / f64::from(CALLS)
     }
@@ -62,8 +72,12 @@ fn median(mut numbers: Vec<f64>) -> f64 {
 
 fn main() {
     let (counted, plain) = (Small::new(true), Small::new(false));
-    let pairs: Vec<(f64, f64)> = (0..RUNS).map(|_| (counted.read_ns(), plain.read_ns())).collect();
-    println!("counted: {:.0} ns a read", median(pairs.iter().map(|pair| pair.0).collect()));
-    println!("not counted: {:.0} ns a read", median(pairs.iter().map(|pair| pair.1).collect()));
-    println!("counting: {:.0} ns a read", median(pairs.iter().map(|pair| pair.0 - pair.1).collect()));
+    let measure = |what: &str, call_ns: fn(&Small) -> f64| {
+        let pairs: Vec<(f64, f64)> = (0..RUNS).map(|_| (call_ns(&counted), call_ns(&plain))).collect();
+        println!("counted: {:.0} ns a {what}", median(pairs.iter().map(|pair| pair.0).collect()));
+        println!("not counted: {:.0} ns a {what}", median(pairs.iter().map(|pair| pair.1).collect()));
+        println!("counting: {:.0} ns a {what}", median(pairs.iter().map(|pair| pair.0 - pair.1).collect()));
+    };
+    measure("read", Small::read_ns);
+    measure("stat", Small::stat_ns);
 }

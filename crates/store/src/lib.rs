@@ -11,7 +11,7 @@ mod os;
 pub mod pool;
 mod tools;
 
-pub use backend::plane::{DataPlane, PlaneOptions};
+pub use backend::plane::{DataPlane, PlaneOptions, ServedName};
 pub use backend::{emulate, plane, serves_in_turn};
 pub use file::files::Files;
 pub use file::inode::Inode;

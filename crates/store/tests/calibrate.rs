@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use stripewise_layout::ServerId;
+use stripewise_model::NameCosts;
 use stripewise_store::Pool;
 use stripewise_store::calibrate::{CalibrateError, CalibrateOptions, IoPath, Target, calibrate, tiers};
 use stripewise_store::emulate::{EmulateConfig, OpProfile, Profile, QUEUE_FILE, preset};
@@ -75,6 +76,10 @@ fn the_metadata_tier_serves_as_many_as_its_device_at_most() {
     let most = (4.0 * alone_s / 4e-3).round() as u32;
     assert!((1..=most).contains(&servers[0].at_once), "{} of {most}", servers[0].at_once);
     assert_eq!((servers[1].at_once, tiers(&servers)[1].at_once), (1, 1));
+    // A name costs the startup of a read or a write there.
+    let names = tiers(&servers)[0].names.unwrap();
+    assert!(names.is_valid() && names.look_s[0] >= 4e-3 && names.change_s[0] >= 1e-3, "{names:?}");
+    assert_eq!((servers[1].names, tiers(&servers)[1].names), (None, None));
 
     let file = directories[0].path().join("pool.toml");
     let text = "name = \"p\" # a\nmount = \"m\"\nnamespace = \"n\"\n[[tier]]\nname = \"t\"\nservers = [\"s\"]\n";
@@ -86,6 +91,20 @@ fn the_metadata_tier_serves_as_many_as_its_device_at_most() {
     assert!(std::fs::read_to_string(&file).unwrap().contains("# a"));
     let refused = Pool::write_at_once(&file, 65).unwrap_err().to_string();
     assert!(refused.contains("meta.at_once is 65; write a number from 1 to 64"), "{refused}");
+    assert_eq!(Pool::load(&file).unwrap().meta.names, None);
+    let names = NameCosts { look_s: [4e-6, 8e-6], change_s: [16e-6, 16e-6] };
+    Pool::write_names(&file, &names).unwrap();
+    assert_eq!(Pool::load(&file).unwrap().meta.names, Some(names));
+    let refused = Pool::write_names(&file, &NameCosts { look_s: [1.0, 0.5], ..names }).unwrap_err().to_string();
+    assert!(refused.contains("cannot be what operations on names cost"), "{refused}");
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.contains("# a") && text.contains("[meta.names]"), "{text}");
+    for (written, wrong) in [("\"16us\", \"16us\"", "\"30us\", \"16us\""), ("\"16us\"", "\"fast\"")] {
+        std::fs::write(&file, text.replacen(written, wrong, 1)).unwrap();
+        let refused = Pool::load(&file).unwrap_err().to_string();
+        assert!(refused.contains("meta.names.change"), "{refused}");
+    }
+    std::fs::write(&file, text).unwrap();
     assert_eq!(Pool::load(&file).unwrap().meta.at_once, 7);
 }
 
@@ -117,6 +136,22 @@ fn a_real_directory_is_measured() {
         assert_eq!(cached, server.path == IoPath::Cached);
     }
     assert!(names(a.path()).is_empty() && names(b.path()).is_empty());
+}
+
+#[test]
+fn names_of_a_real_namespace_are_measured_and_leave_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    // What a killed measurement has left.
+    let left = directory.path().join("calibrate-names-1");
+    std::fs::create_dir(&left).unwrap();
+    std::fs::write(left.join("a"), b"").unwrap();
+    let server = Server { id: ServerId::META, ..target(0, "meta", directory.path(), None).server };
+    let targets = [Target { server, tier: "meta".into() }];
+    let servers = calibrate(&targets, &QUICK, |_| ControlFlow::Continue(())).unwrap();
+    let found = servers[0].names.unwrap();
+    assert!(found.is_valid() && found.look_s[0] > 0.0 && found.change_s[0] > 0.0, "{found:?}");
+    assert_eq!(tiers(&servers)[0].names, Some(found));
+    assert!(names(directory.path()).is_empty());
 }
 
 #[test]

@@ -11,11 +11,12 @@ use std::sync::Arc;
 use stripewise_layout::{Pattern, ServerId};
 use stripewise_optimisation::SMALL;
 use stripewise_store::adding::add_server;
+use stripewise_store::drain::DrainWatch;
 use stripewise_store::handle::Optimisations;
 use stripewise_store::hints::{ATTRIBUTE, DirectoryHints, MAX_HINTS};
 use stripewise_store::pool::meta_periods;
 use stripewise_store::small_files::{MovedBefore, move_small_files};
-use stripewise_store::{Files, Pool, Store};
+use stripewise_store::{Files, Pool, Store, Then};
 
 fn small(bytes: u64) -> Optimisations {
     let mut optimisations = Optimisations::default();
@@ -32,6 +33,14 @@ fn make(files: &Arc<Files>, name: &str, bytes: &[u8]) {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
     let file = files.open_file(Path::new(name), flags, Mode::from_raw_mode(0o600)).unwrap();
     assert_eq!(file.write_at(&[std::io::IoSlice::new(bytes)], 0).unwrap(), bytes.len());
+    file.close().unwrap();
+}
+
+/// [`make`] with the `first` bytes written by themselves: a file that grows past its head keeps it.
+fn make_grown(files: &Arc<Files>, name: &str, bytes: &[u8], first: usize) {
+    make(files, name, &bytes[..first]);
+    let file = files.open_file(Path::new(name), OFlags::RDWR, Mode::empty()).unwrap();
+    assert_eq!(file.write_at(&[std::io::IoSlice::new(&bytes[first..])], first as u64).unwrap(), bytes.len() - first);
     file.close().unwrap();
 }
 
@@ -79,7 +88,7 @@ fn hints_hold_after_a_server_has_come_to_an_open_pool() {
     set(store, ".", None, 4096);
     add_server(&pool.pool.file, "disk", &pool.directory.path().join("new")).unwrap();
     store.due_look().expect("it is time for a look").take();
-    make(&files, "f", &pattern(30_000, 1));
+    make_grown(&files, "f", &pattern(30_000, 1), 1);
     assert_eq!(where_it_is(store, "f"), (4096, 3), "a head in the inode, and the new server has a part of the rest");
     assert_eq!(content(&files, "f"), pattern(30_000, 1));
 }
@@ -250,7 +259,7 @@ fn behind_the_head_the_layout_is_the_pools_own() {
     let pool = TestPool::new(3);
     let files = Files::open(pool.pool.clone()).unwrap();
     set(files.store(), ".", None, 4096);
-    make(&files, "f", &pattern(30_000, 2));
+    make_grown(&files, "f", &pattern(30_000, 2), 1);
     let layout = files.store().lookup(Path::new("f")).unwrap().unwrap().layout().unwrap();
     let default = files.store().default_layout();
     for x in (0..60_000).step_by(512) {
@@ -261,7 +270,7 @@ fn behind_the_head_the_layout_is_the_pools_own() {
 
 /// Puts the threshold to that share, as if the load had moved it there. A file was made of late.
 fn set_share(pool: &TestPool, share: f64) {
-    let page = pool.pool.namespace.join("meta-load.1");
+    let page = pool.pool.namespace.join("meta-load.2");
     std::fs::OpenOptions::new()
         .write(true)
         .open(page)
@@ -278,7 +287,7 @@ fn small_files_above_the_threshold_leave_and_truncated_ones_below_it_come_back()
     set(store, ".", None, 64 << 10);
     let sizes = [("small", 10_000), ("middle", 18_000), ("large", 50_000), ("beyond", 200_000), ("ruled", 50_000)];
     for (name, size) in sizes {
-        make(&files, name, &pattern(size, 3));
+        make_grown(&files, name, &pattern(size, 3), 10_000);
     }
     store.set_rule(&Pattern::new("ruled").unwrap(), &layout(&[(0, &[(1, 4096)])])).unwrap();
     let handle = |name: &str| store.lookup(Path::new(name)).unwrap().unwrap().handle();
@@ -378,7 +387,7 @@ fn a_metadata_tier_that_fills_gets_smaller_heads_before_it_is_full_and_no_page_o
         return;
     }
     let pool = with_small_tier();
-    let page = pool.pool.namespace.join("meta-load.1");
+    let page = pool.pool.namespace.join("meta-load.2");
     let made = |name: &str| {
         let files = Files::open(pool.pool.clone()).unwrap();
         make(&files, name, b"some bytes");
@@ -422,30 +431,30 @@ fn what_the_metadata_tier_serves_is_counted_by_all_processes_together() {
     // The first file that each makes ends a period if one is over: a page of zeros is.
     make(&both[0], "first", b"");
     for (number, files) in both.iter().enumerate() {
-        make(files, &format!("f{number}"), &pattern(10_000, 1));
+        make_grown(files, &format!("f{number}"), &pattern(10_000, 1), 4096);
         assert_eq!(content(files, &format!("f{number}")), pattern(10_000, 1));
         assert_eq!(content(files, "first"), b"", "the end of a file is no request");
     }
-    let bytes = std::fs::read(pool.pool.namespace.join("meta-load.1")).unwrap();
+    let bytes = std::fs::read(pool.pool.namespace.join("meta-load.2")).unwrap();
     let words: Vec<u64> = bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap())).collect();
     let sum = |at: usize| words[24..88].chunks_exact(8).map(|line| line[at]).sum::<u64>();
     let [begun, reads, writes, read_bytes, written_bytes] = [0, 1, 2, 3, 4].map(sum);
     assert_eq!((writes, written_bytes, reads, read_bytes), (2, 8192, 2, 8192));
-    assert_eq!(begun, reads + writes);
+    assert_eq!(begun, reads + writes + sum(6) + sum(7), "and operations on names");
 }
 
-/// Requests that the metadata tier has served, as the page of the load has them: reads and writes.
-fn served(pool: &TestPool) -> (u64, u64) {
-    let bytes = std::fs::read(pool.pool.namespace.join("meta-load.1")).unwrap_or_default();
+/// Operations on names that the metadata tier has served, as the page of the load has them: those that look, and changes.
+fn served_names(pool: &TestPool) -> (u64, u64) {
+    let bytes = std::fs::read(pool.pool.namespace.join("meta-load.2")).unwrap_or_default();
     let words: Vec<u64> = bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap())).collect();
     let lines = || words.iter().skip(24).take(64).copied().collect::<Vec<_>>();
     let sum = |at: usize| lines().chunks_exact(8).map(|line| line[at]).sum();
-    (sum(1), sum(2))
+    (sum(6), sum(7))
 }
 
 #[test]
-fn operations_on_names_of_the_library_are_load_of_an_emulated_tier() {
-    for (is_emulated, expected) in [(false, (0, 0)), (true, (3, 4))] {
+fn operations_on_names_of_the_library_are_load_of_the_tier() {
+    for is_emulated in [false, true] {
         let pool = TestPool::new(2);
         if is_emulated {
             let op = "{ startup = [\"10us\", \"10us\"], bandwidth = \"1GB/s\" }";
@@ -461,7 +470,7 @@ fn operations_on_names_of_the_library_are_load_of_an_emulated_tier() {
         files.rename(Path::new("d/f"), Path::new("g"), RenameFlags::empty()).unwrap();
         assert_eq!(files.list(Path::new("d")).unwrap().len(), 0);
         files.unlink(Path::new("g")).unwrap();
-        assert_eq!(served(&pool), expected, "emulated: {is_emulated}");
+        assert_eq!(served_names(&pool), (3, 4), "emulated: {is_emulated}");
     }
 }
 
@@ -512,4 +521,135 @@ fn a_full_metadata_tier_fails_the_bytes_of_the_head_alone_and_loses_none_that_wa
     let found = content(&files, "f");
     assert_eq!((&found[..done], &found[head_bytes as usize..]), (&bytes[..done], &b"behind"[..]));
     assert!(found[done..head_bytes as usize].iter().all(|byte| *byte == 0));
+}
+
+/// Fills the metadata tier when a move has done its first step.
+struct FillsThen<'a> {
+    pool: &'a TestPool,
+    filler: Option<std::path::PathBuf>,
+}
+
+impl DrainWatch for FillsThen<'_> {
+    fn progress(&mut self, _: &str, done: u64, _: u64) -> Then {
+        if done > 0 && self.filler.is_none() {
+            self.filler = Some(fill(self.pool, 0));
+        }
+        Then::On
+    }
+}
+
+#[test]
+fn a_metadata_tier_that_is_full_or_read_only_costs_no_byte_of_a_small_file_that_leaves_or_returns() {
+    let name = "a_metadata_tier_that_is_full_or_read_only_costs_no_byte_of_a_small_file_that_leaves_or_returns";
+    if in_own_mounts(name) {
+        return;
+    }
+    let pool = with_small_tier();
+    let open = || Files::open(pool.pool.clone()).unwrap();
+    let (head_bytes, bytes) = (8 << 20, pattern(3 << 20, 3));
+    {
+        let files = open();
+        set(files.store(), ".", None, head_bytes);
+        make(&files, "leaves", &bytes);
+        make(&files, "returns", &bytes);
+        let moved = move_small_files(&pool.pool.file, &[("returns".into(), 0)], &mut On).unwrap();
+        assert_eq!((moved.moved_files, where_it_is(files.store(), "returns")), (1, (0, 2)));
+    }
+    let both = [("returns".to_owned(), head_bytes), ("leaves".to_owned(), 0)];
+    let are_whole = || {
+        let files = open();
+        for (name, _) in &both {
+            assert!(content(&files, name) == bytes, "{name}");
+        }
+        assert!(findings(&pool).is_empty(), "{:?}", findings(&pool));
+        (where_it_is(files.store(), "returns").0, where_it_is(files.store(), "leaves").0)
+    };
+    // In the middle of the way back; what has its bytes on the tier may leave it, which makes room.
+    let mut fills = FillsThen { pool: &pool, filler: None };
+    let moved = move_small_files(&pool.pool.file, &both[..1], &mut fills).unwrap();
+    assert_eq!(moved.moved_files, 0);
+    assert!(moved.staying[0].why.contains("No space left"), "{}", moved.staying[0].why);
+    let moved = move_small_files(&pool.pool.file, &both[1..], &mut On);
+    std::fs::remove_file(fills.filler.unwrap()).unwrap();
+    let is_gone = moved.is_ok_and(|moved| moved.moved_files == 1);
+    assert_eq!(are_whole(), (0, if is_gone { 0 } else { head_bytes }));
+    // Read-only from the beginning: no move begins, or it stays and says why.
+    let remount = |flags| rustix::mount::mount_remount(&pool.pool.namespace, flags, c"").unwrap();
+    remount(rustix::mount::MountFlags::RDONLY);
+    match move_small_files(&pool.pool.file, &both, &mut On) {
+        Ok(moved) => {
+            assert_eq!((moved.moved_files, moved.staying.len()), (0, 2));
+            let why = moved.staying.iter().map(|staying| &staying.why);
+            assert!({ why }.all(|why| why.contains("Read-only")), "{:?}", moved.staying);
+        }
+        Err(error) => assert_eq!(error.errno(), rustix::io::Errno::ROFS, "{error}"),
+    }
+    remount(rustix::mount::MountFlags::empty());
+    are_whole();
+    // And then they move.
+    let moved = move_small_files(&pool.pool.file, &both, &mut On).unwrap();
+    assert!(moved.staying.is_empty(), "{:?}", moved.staying);
+    assert_eq!(are_whole(), (head_bytes, 0));
+}
+
+/// The file as it is on its servers, without the head that it was to have.
+#[test]
+fn a_file_whose_first_bytes_are_more_than_its_head_has_none_and_comes_back_when_it_is_cut() {
+    let pool = TestPool::new(3);
+    let files = Files::open(pool.pool.clone()).unwrap();
+    let store = files.store();
+    let bytes = pattern(40_000, 1);
+    make(&files, "plain", &bytes);
+    set(store, ".", None, 8192);
+    // A reader that has it open while it is empty.
+    make(&files, "long", b"");
+    let other = Files::open(pool.pool.clone()).unwrap();
+    let reader = other.open_file(Path::new("long"), OFlags::RDONLY, Mode::empty()).unwrap();
+    let write = |files: &Arc<Files>, name: &str, flags: OFlags, bytes: &[u8], offset: u64| {
+        let file = files.open_file(Path::new(name), OFlags::RDWR | flags, Mode::from_raw_mode(0o600)).unwrap();
+        assert_eq!(file.write_at(&[std::io::IoSlice::new(bytes)], offset).unwrap(), bytes.len());
+        file
+    };
+    drop(write(&files, "new", OFlags::CREATE, &bytes, 0));
+    drop(write(&files, "long", OFlags::TRUNC, &bytes, 0));
+    let layout = |name: &str| store.status(Path::new(name)).unwrap().placed.unwrap().placement.layout;
+    for name in ["new", "long"] {
+        assert_eq!(where_it_is(store, name), (0, 3), "{name}");
+        assert_eq!((layout(name), content(&files, name)), (layout("plain"), bytes.clone()), "{name}");
+        assert_eq!(store.path_taken(Path::new(name)).unwrap().made_with, small(8192));
+    }
+    let mut read = vec![0; bytes.len()];
+    assert_eq!(reader.read_at(&mut [std::io::IoSliceMut::new(&mut read)], 0).unwrap(), bytes.len());
+    assert_eq!(read, bytes);
+    drop(reader);
+    // It keeps a head that has a byte, or that another may write meanwhile, here or in another process.
+    drop(write(&files, "pieces", OFlags::CREATE, &bytes[..1], 0));
+    drop(write(&files, "pieces", OFlags::empty(), &bytes, 0));
+    for (name, second) in [("beside", &files), ("elsewhere", &other)] {
+        make(&files, name, b"");
+        let held = write(second, name, OFlags::empty(), &bytes[..8192], 0);
+        held.truncate(0).unwrap();
+        drop(write(&files, name, OFlags::TRUNC, &bytes, 0));
+    }
+    for name in ["pieces", "beside", "elsewhere"] {
+        assert_eq!((where_it_is(store, name), content(&files, name)), ((8192, 3), bytes.clone()), "{name}");
+    }
+    // A rule names the place of every byte.
+    let ruled = layout("plain").with_head_in_inode(4096).unwrap();
+    store.set_rule(&Pattern::new("ruled").unwrap(), &ruled).unwrap();
+    drop(write(&files, "ruled", OFlags::CREATE, &bytes, 0));
+    assert_eq!((where_it_is(store, "ruled").0, content(&files, "ruled")), (4096, bytes.clone()));
+    // Cut below what its head was to be, it comes back; none other does.
+    assert_eq!(store.due_small_files(&Default::default()).unwrap(), []);
+    for (size, is_due) in [(8192, false), (5000, true)] {
+        let file = files.open_file(Path::new("new"), OFlags::RDWR, Mode::empty()).unwrap();
+        file.truncate(size).unwrap();
+        file.close().unwrap();
+        let due = store.due_small_files(&Default::default()).unwrap();
+        let heads: Vec<_> = due.iter().map(|file| (file.path.clone(), file.head_bytes)).collect();
+        assert_eq!(heads, if is_due { vec![("new".to_owned(), 8192)] } else { vec![] });
+        move_small_files(&pool.pool.file, &heads, &mut On).unwrap();
+    }
+    assert_eq!((where_it_is(store, "new"), content(&files, "new")), ((8192, 0), bytes[..5000].to_vec()));
+    assert!(findings(&pool).is_empty(), "{:?}", findings(&pool));
 }

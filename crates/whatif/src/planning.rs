@@ -2,6 +2,7 @@
 
 use crate::error::WhatifError;
 use crate::hinted::{HintProposal, propose};
+use crate::replay;
 use crate::room::Rooms;
 use crate::target::{Target, nothing_below};
 use crate::words::{about, milliseconds};
@@ -104,6 +105,7 @@ impl<'a> Planning<'a> {
             default_width_bytes: self.target.default_width_bytes,
             processes: by.processes,
             max_regions: by.max_regions.unwrap_or(defaults.max_regions),
+            names_s: self.target.names_s(replay::names(self.trace, &self.files)),
             ..defaults
         };
         let named = self.files.iter().zip(&self.sizes).map(|(file, &size_bytes)| (file, file.path.clone(), size_bytes));

@@ -9,7 +9,16 @@ use stripewise_trace::{Api, Operation, Record, Trace, flags};
 /// What has one request in flight at a time: rank, process, thread, program. Ranks of a node are neighbours.
 pub(crate) type ThreadId = (u32, u32, u32, u32);
 
-/// Each thread of `trace` and what it did to `files`; with `metadata`, opens and stats of them, too. Collective calls
+/// Operations on the names of `files`: those that look, and those that change something. O(records).
+pub(crate) fn names(trace: &Trace, files: &[FileRequests]) -> (u64, u64) {
+    let ops = files.iter().flat_map(|file| trace.of_file(file.id)).filter_map(metadata_of);
+    ops.fold((0, 0), |(looks, changes), op| match op {
+        MetadataOp::Open | MetadataOp::Stat => (looks + 1, changes),
+        MetadataOp::Create | MetadataOp::Change => (looks, changes + 1),
+    })
+}
+
+/// Each thread of `trace` and what it did to `files`; with `metadata`, operations on their names, too. Collective calls
 /// are taken from all files: a thread that waited in one waited, whatever file it was for. O(records).
 pub(crate) fn threads(trace: &Trace, files: &[FileRequests], metadata: bool) -> Vec<(ThreadId, Vec<Did>)> {
     let mut threads: HashMap<ThreadId, Vec<Did>> = HashMap::new();
@@ -67,6 +76,7 @@ fn metadata_of(record: &Record) -> Option<MetadataOp> {
         Some(Operation::Stat) => Some(MetadataOp::Stat),
         Some(Operation::Open) if record.flags & flags::CREATE != 0 => Some(MetadataOp::Create),
         Some(Operation::Open) => Some(MetadataOp::Open),
+        Some(Operation::Unlink | Operation::Rename | Operation::SetAttributes) => Some(MetadataOp::Change),
         _ => None,
     }
 }

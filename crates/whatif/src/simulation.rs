@@ -94,7 +94,7 @@ fn simulation(
     let present = files.iter().enumerate().map(|(index, file)| present(index, file));
     let present = present.collect::<Result<Vec<Layout>, WhatifError>>()?;
     let other = written.map(|(path, written)| other(path, &written, &files, &present)).transpose()?;
-    let threads = replay::threads(trace, &files, around.metadata.is_some() || target.charges_names);
+    let threads = replay::threads(trace, &files, around.metadata.is_some() || target.name_costs.is_some());
     let threads: Vec<Vec<Did>> = threads.into_iter().map(|thread| thread.1).collect();
     let processes = threads.len();
     let span_ns = |of: fn(&Did) -> u64| threads.iter().flatten().map(of);

@@ -119,7 +119,7 @@ impl SystemOptions {
                 forwarding: if self.pipelined { Forwarding::Pipelined } else { Forwarding::StoreAndForward },
             },
             metadata: metadata.transpose()?,
-            names_on_meta: target.charges_names,
+            names_on_meta: target.name_costs,
             file_starts: None,
             turns: None,
             bins: self.bins,

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use stripewise_advise::{ClusterFile, FileRequests};
 use stripewise_layout::{LayoutFile, ServerId, ServerNames};
-use stripewise_model::{Cluster, Tier};
+use stripewise_model::{Cluster, NameCosts, Tier};
 use stripewise_planner::{FileTrace, Job, PlanOptions};
 use stripewise_simulate::{Startup, TierDevice};
 use stripewise_store::emulate::EmulateConfig;
@@ -25,8 +25,8 @@ pub struct Target {
     pub cluster: Cluster,
     /// By tier: what is emulated there; empty for a cluster.
     pub devices: Vec<TierDevice>,
-    /// Operations on names take time of the metadata tier: it is emulated.
-    pub charges_names: bool,
+    /// What operations on names cost on the metadata tier; `None` where that is not known: then they take no time.
+    pub name_costs: Option<NameCosts>,
     /// Of a pool with emulated disks: bytes from the beginning of a file on a disk to that of the next.
     pub file_distance_bytes: Option<u64>,
     /// Width in bytes of the stripes of a file that has no layout of its own.
@@ -64,7 +64,7 @@ impl Target {
             names: pool.server_names(),
             cluster: Cluster { tiers: tiers.collect::<Result<_, WhatifError>>()?, meta: Some(meta_of(pool)) },
             devices: pool.tiers.iter().map(|tier| tier.emulate.map_or_else(TierDevice::default, device_of)).collect(),
-            charges_names: pool.meta.server.emulate.is_some(),
+            name_costs: pool.meta.names,
             file_distance_bytes: pool.tiers.iter().find_map(|tier| Some(tier.emulate?.disk?.file_distance_bytes)),
             default_width_bytes: pool.default_width_bytes,
         })
@@ -78,10 +78,16 @@ impl Target {
             names: file.names(),
             cluster: file.cluster(),
             devices: Vec::new(),
-            charges_names: false,
+            name_costs: None,
             file_distance_bytes: None,
             default_width_bytes: file.default.width_bytes,
         }
+    }
+
+    /// Seconds that the operations on names, those that look and those that change something, take on the metadata tier one after the
+    /// other; 0 where that is not known.
+    pub(crate) fn names_s(&self, (looks, changes): (u64, u64)) -> f64 {
+        self.name_costs.map_or(0.0, |names| names.busy_s(looks, changes))
     }
 
     /// Reads the layout file `path` for these servers.

@@ -253,7 +253,7 @@ impl Stage {
                 numbers.push(number);
             }
             let threads: Vec<Vec<Did>> =
-                replay::threads(trace, &own, around.metadata.is_some() || target.charges_names)
+                replay::threads(trace, &own, around.metadata.is_some() || target.name_costs.is_some())
                     .into_iter()
                     .map(|thread| thread.1)
                     .collect();

@@ -130,6 +130,8 @@ def calibrate(
         _native.pool_write_profile(str(pool.file), tier["name"], tier["read"], tier["write"], tier["heads"])
         if tier["name"] == pool.meta.name:
             _native.pool_write_at_once(str(pool.file), tier["at_once"])
+            if (names := tier["names"]) is not None:
+                _native.pool_write_names(str(pool.file), names["look_s"], names["change_s"])
         else:
             # The namespace takes no part in turns.
             _native.pool_write_seeks(str(pool.file), [(of["name"], _points(of["seeks"])) for of in tier["servers"]])

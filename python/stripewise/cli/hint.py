@@ -136,6 +136,8 @@ def _print_why(place: Place, *, as_json: bool) -> None:
     head = taken["head_bytes"]
     if head is None:
         path = "its inode: all bytes are there"
+    elif head == 0 and any(each.startswith("small=") for each in taken["made_with"]):
+        path = "the servers: what was written to it first was more than its inode was to hold"
     elif head == 0:
         path = "the servers: no byte is in its inode"
     elif taken["size_bytes"] <= head:

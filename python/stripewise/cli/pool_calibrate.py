@@ -29,7 +29,8 @@ def pool_calibrate(
     fit is HARL's profile: a least and a greatest startup time, and a bandwidth; the residual says how well it holds.
     Then requests follow each other in the file: where they start sooner, the server has a head and its profile says so,
     and pairs of reads at growing distances give what a seek takes; `pool show` prints that.
-    Of the namespace it also measures how many requests are served at once.
+    Of the namespace it also measures how many requests are served at once, and what a name costs: one that is looked
+    at, and one that is made, renamed or removed.
     A tier gets the median of its servers. The namespace is the tier meta; beside emulated servers alone, it is measured
     only with --tier meta. Comments and everything else in the pool file stay.
 
@@ -81,6 +82,9 @@ def pool_calibrate(
                     str(fit["requests"]),
                     server["method"],
                 )
+        if (costs := tier["names"]) is not None:
+            for what, range_s in (("look", costs["look_s"]), ("change", costs["change_s"])):
+                grid.add_row("", f"name, {what}", *map(seconds, range_s), *["-"] * 6)
     console.out.print(grid)
     for tier in measured:
         for warning in tier["warnings"]:

@@ -38,8 +38,8 @@ def top(
     listed with the reason why nothing is known of it. While the pool is orchestrated, its programs are listed too, and
     of each other node that takes part its programs and what servers do for them, as the orchestrator says it. A line
     for each mount says how requests travel between it and the kernel. Another one says what the metadata tier
-    served of small files in the last second in which it served some, which load is predicted of the next one, and
-    which share of their hint `small` new files get by that. The last line says what the last move of
+    served of names and small files in the last second in which it served some, which load is predicted of the next
+    one, and which share of their hint `small` new files get by that. The last line says what the last move of
     `stripewise adapt` has gained, once that is measured.
 
     \b
@@ -137,7 +137,7 @@ def _below(pool: Pool) -> list[RenderableType]:
 
 
 def _metadata_tier(pool: Pool) -> list[RenderableType]:
-    """What it served of small files, what is predicted, and the threshold; nothing where it never served any."""
+    """What it served, what is predicted, and the threshold of small files; nothing where it never served anything."""
     found = activity.meta_load(pool)
     served = [period for period in found["periods"] if period["served"] or period["waiting"]]
     if not served:
@@ -148,6 +148,7 @@ def _metadata_tier(pool: Pool) -> list[RenderableType]:
     return [
         _line(
             f"metadata tier, {seconds(ago_s)} ago: {last['served']:,} requests in a second, "
+            f"{last['names']:,} of them on names, "
             f"{last['waiting']:,} waiting, {about_bytes(last['bytes'])}, {seconds(last['latency_s'])} each"
         ),
         _line(

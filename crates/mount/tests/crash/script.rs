@@ -284,7 +284,7 @@ fn move_by_threshold(pool: &Pool, share: f64, moves: Option<usize>, before: &mut
     loop {
         // The first look ends the period, so that none ends between the share and what is due by it.
         store.due_small_files(before).expect("the tree can be read");
-        let page = File::options().write(true).open(pool.namespace.join("meta-load.1")).expect("the page of the load");
+        let page = File::options().write(true).open(pool.namespace.join("meta-load.2")).expect("the page of the load");
         page.write_all_at(&share.to_bits().to_ne_bytes(), 16).expect("a share");
         let due = store.due_small_files(before).expect("the tree can be read");
         let heads: Vec<_> = due.iter().map(|file| (file.path.clone(), file.head_bytes)).collect();

@@ -78,7 +78,7 @@ pub fn all() -> Vec<Script> {
         // The threshold falls, and rises again: small files go to the servers and come back, as soon as they have no writer.
         script(
             "threshold",
-            [vec![Op::Hint { setting: "small=16K" }], durable("f", 9000), durable("g", W)].concat(),
+            [vec![Op::Hint { setting: "small=16K" }], durable("f", 9000), durable("g", 12_000)].concat(),
             [
                 vec![threshold(0.25, 2)],
                 with(vec![
@@ -111,6 +111,31 @@ pub fn all() -> Vec<Script> {
                 vec![Op::Threshold { share: 0.25, moves: None }],
             ]
             .concat(),
+        ),
+        // The first bytes are more than the head is to hold, which goes; cut short, the file gets it back, and it goes again.
+        script(
+            "past the head",
+            vec![Op::Hint { setting: "small=16K" }],
+            vec![
+                open(How::Create),
+                Op::Write { slot: 0, offset: 0, len: W },
+                sync(),
+                names(),
+                Op::Write { slot: 0, offset: 5000, len: 9288 },
+                Op::DataSync { slot: 0 },
+                Op::Truncate { slot: 0, size: 700 },
+                Op::Write { slot: 0, offset: 700, len: 600 },
+                sync(),
+                Op::Close { slot: 0 },
+                Op::Settle,
+                threshold(1.0, 1),
+                open(How::Truncating),
+                Op::Write { slot: 0, offset: 0, len: W },
+                Op::DataSync { slot: 0 },
+                Op::Write { slot: 0, offset: W as u64, len: 900 },
+                Op::Close { slot: 0 },
+                Op::Settle,
+            ],
         ),
         // What is written is gathered: by the mount, and so lost with it, until it is synced or closed.
         script(

@@ -42,6 +42,8 @@ pub struct PlanOptions {
     pub simulations: usize,
     /// Seed of those simulations.
     pub seed: u64,
+    /// Seconds that the run's operations on names take on the metadata tier, one after the other.
+    pub names_s: f64,
 }
 
 impl Default for PlanOptions {
@@ -57,6 +59,7 @@ impl Default for PlanOptions {
             network: Network::InBeta,
             simulations: 400,
             seed: 1,
+            names_s: 0.0,
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::objective::closed_loop;
 use crate::objective::lanes::Lanes;
 use crate::objective::seeks::SimulatedPhase;
 use std::ops::Range;
-use stripewise_layout::Layout;
+use stripewise_layout::{Layout, ServerId};
 use stripewise_model::{Busy, Cluster, CostModel, Round, TierWidths, UnknownServer};
 
 /// See the module; in seconds.
@@ -121,6 +121,20 @@ impl<'a> Pricer<'a> {
 
     pub(crate) fn no_load(&self) -> ServerLoad {
         vec![0.0; self.phases.len() * self.stride()]
+    }
+
+    /// Adds to `load` operations on names that take `names_s` seconds one after the other, over the phases as requests are: the
+    /// processes wait for them, and the metadata tier is busy with as many at once as it serves. Nothing where the cluster has no
+    /// metadata tier. O(phases).
+    pub(crate) fn add_names(&self, load: &mut ServerLoad, names_s: f64) {
+        let (Some(meta), Ok(slot)) = (&self.cluster.meta, self.model.slot_of(ServerId::META)) else { return };
+        let requests: f64 = self.phases.iter().map(|phase| phase.requests as f64).sum();
+        for (phase, of_phase) in self.phases.iter().zip(load.chunks_exact_mut(self.stride())) {
+            let latency_s = names_s * phase.requests as f64 / requests.max(1.0);
+            of_phase[0] += latency_s;
+            let device_s = latency_s / f64::from(meta.at_once.max(1));
+            self.add_busy(of_phase, slot, Busy { device_s, network_s: 0.0 }, 1.0);
+        }
     }
 
     #[inline]

@@ -43,7 +43,7 @@ struct MetaTier<'a> {
     units: &'a [FileDemand],
     layouts: Vec<Layout>,
     loads: Vec<ServerLoad>,
-    /// Sum of `loads`.
+    /// Sum of `loads`, and what operations on names ask of the tier.
     all: ServerLoad,
     /// Bytes that the metadata tier has room for.
     room_bytes: u64,
@@ -59,6 +59,7 @@ impl<'a> MetaTier<'a> {
         let loads: Vec<ServerLoad> = loads.collect();
         let mut all = pricer.no_load();
         loads.iter().for_each(|load| add(&mut all, load));
+        pricer.add_names(&mut all, job.options.names_s);
         let most_regions = job.options.max_regions.max(1);
         Self { pricer, units: &demand.files, layouts: layouts.to_vec(), loads, all, room_bytes, most_regions }
     }

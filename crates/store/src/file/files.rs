@@ -1,7 +1,7 @@
 //! The files of a pool as a program uses them that needs no mount: names, and opening. What is open is a
 //! [`File`](crate::File).
 
-use crate::backend::plane::PlaneOptions;
+use crate::backend::plane::{PlaneOptions, ServedName};
 use crate::file::inode::Inode;
 use crate::os::error::{Error, Result};
 use crate::os::sync::{Mutex, guard};
@@ -103,18 +103,17 @@ impl Files {
         }
     }
 
-    /// An operation on names: takes time of an emulated metadata tier, as through a mount. One comparison for a real tier.
+    /// An operation on names: load of the metadata tier, as through a mount, until what is returned is dropped.
     ///
     /// # Errors
-    /// The queue of the emulated tier cannot be used.
-    pub(crate) fn serve_names(&self, op: Op) -> Result<()> {
-        let plane = self.store.plane();
-        if plane.charges_names() { plane.serve_names(op) } else { Ok(()) }
+    /// The queue of an emulated tier cannot be used.
+    pub(crate) fn serve_names(&self, op: Op) -> Result<ServedName<'_>> {
+        self.store.plane().serve_names(op, 0)
     }
 
     /// Makes an empty file with its handle. It appears under its name only when it is complete.
     pub(crate) fn make(&self, path: &Path, mode: Mode) -> Result<OwnedFd> {
-        self.serve_names(Op::Write)?;
+        let _served = self.serve_names(Op::Write)?;
         let (parent, name) = self.split(path, "create")?;
         let failed = |errno| Error::io("create", path)(errno);
         // Layouts go by the path that the directory has, whichever way led to it.
@@ -172,7 +171,7 @@ impl Files {
     /// # Errors
     /// Those of `stat`.
     pub fn stat(&self, path: &Path, follow: bool) -> Result<Stat> {
-        self.serve_names(Op::Read)?;
+        let _served = self.serve_names(Op::Read)?;
         let nofollow = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
         let fd = self.beneath(path, OFlags::PATH | nofollow, Mode::empty()).map_err(Error::io("read", path))?;
         self.stat_of(fd.as_fd())
@@ -191,7 +190,7 @@ impl Files {
     /// # Errors
     /// The path leads nowhere, or the handle is damaged.
     pub fn inode(&self, path: &Path) -> Result<Option<Arc<Inode>>> {
-        self.serve_names(Op::Read)?;
+        let _served = self.serve_names(Op::Read)?;
         let fd = self.beneath(path, OFlags::PATH, Mode::empty()).map_err(Error::io("open", path))?;
         self.store.inode(fd.as_fd())
     }
@@ -201,7 +200,7 @@ impl Files {
     /// # Errors
     /// Those of `open` and `readdir`.
     pub fn list(&self, path: &Path) -> Result<Vec<std::ffi::OsString>> {
-        self.serve_names(Op::Read)?;
+        let _served = self.serve_names(Op::Read)?;
         use std::os::unix::ffi::OsStringExt as _;
         let failed = |errno| Error::io("read the directory", path)(errno);
         let fd = self.beneath(path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).map_err(failed)?;
@@ -220,7 +219,7 @@ impl Files {
     /// # Errors
     /// Those of `mkdir`.
     pub fn make_directory(&self, path: &Path, mode: Mode) -> Result<()> {
-        self.serve_names(Op::Write)?;
+        let _served = self.serve_names(Op::Write)?;
         let (parent, name) = self.split(path, "make the directory")?;
         rustix::fs::mkdirat(&parent, name, mode).map_err(Error::io("make the directory", path))?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -235,7 +234,7 @@ impl Files {
     /// # Errors
     /// Those of `rmdir`.
     pub fn remove_directory(&self, path: &Path) -> Result<()> {
-        self.serve_names(Op::Write)?;
+        let _served = self.serve_names(Op::Write)?;
         let (parent, name) = self.split(path, "remove the directory")?;
         rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR).map_err(Error::io("remove the directory", path))
     }
@@ -245,7 +244,7 @@ impl Files {
     /// # Errors
     /// Those of `symlink`.
     pub fn link_symbolically(&self, target: &Path, path: &Path) -> Result<()> {
-        self.serve_names(Op::Write)?;
+        let _served = self.serve_names(Op::Write)?;
         let (parent, name) = self.split(path, "make the link")?;
         rustix::fs::symlinkat(target, parent, name).map_err(Error::io("make the link", path))
     }
@@ -255,7 +254,7 @@ impl Files {
     /// # Errors
     /// Those of `readlink`.
     pub fn read_link(&self, path: &Path) -> Result<PathBuf> {
-        self.serve_names(Op::Read)?;
+        let _served = self.serve_names(Op::Read)?;
         use std::os::unix::ffi::OsStringExt as _;
         let (parent, name) = self.split(path, "read the link")?;
         let target = rustix::fs::readlinkat(parent, name, Vec::new()).map_err(Error::io("read the link", path))?;
@@ -267,7 +266,7 @@ impl Files {
     /// # Errors
     /// Those of `link`.
     pub fn link(&self, from: &Path, to: &Path) -> Result<()> {
-        self.serve_names(Op::Write)?;
+        let _served = self.serve_names(Op::Write)?;
         let (old, old_name) = self.split(from, "link")?;
         let (new, new_name) = self.split(to, "link")?;
         let _names = guard(&self.names);
@@ -279,7 +278,7 @@ impl Files {
     /// # Errors
     /// Those of `unlink`.
     pub fn unlink(&self, path: &Path) -> Result<()> {
-        self.serve_names(Op::Write)?;
+        let _served = self.serve_names(Op::Write)?;
         let (parent, name) = self.split(path, "remove")?;
         let names = guard(&self.names);
         let file = self.named(&parent, name);
@@ -293,7 +292,7 @@ impl Files {
     /// # Errors
     /// Those of `renameat2`.
     pub fn rename(&self, from: &Path, to: &Path, flags: RenameFlags) -> Result<()> {
-        self.serve_names(Op::Write)?;
+        let _served = self.serve_names(Op::Write)?;
         let (old, old_name) = self.split(from, "rename")?;
         let (new, new_name) = self.split(to, "rename")?;
         let names = guard(&self.names);
@@ -341,7 +340,7 @@ impl Files {
     /// # Errors
     /// Those of `chmod`, and of [`Inode::change_mode`].
     pub fn change_mode(&self, path: &Path, mode: Mode) -> Result<()> {
-        self.serve_names(Op::Write)?;
+        let _served = self.serve_names(Op::Write)?;
         let fd = self.beneath(path, OFlags::PATH, Mode::empty()).map_err(Error::io("change the mode of", path))?;
         let set = |mode| rustix::fs::chmod(proc_path(fd.as_fd()), mode);
         let Some(inode) = self.regular(fd.as_fd())? else {
@@ -356,7 +355,7 @@ impl Files {
     /// # Errors
     /// Those of `utimensat`.
     pub fn set_times(&self, path: &Path, times: &Timestamps) -> Result<()> {
-        self.serve_names(Op::Write)?;
+        let _served = self.serve_names(Op::Write)?;
         let fd = self.beneath(path, OFlags::PATH, Mode::empty()).map_err(Error::io("set the times of", path))?;
         match self.regular(fd.as_fd())? {
             Some(inode) => inode.set_times(times),

@@ -1,7 +1,11 @@
 //! Writers of a file's head alone: of the bytes that its inode keeps.
 
 use crate::file::inode::Inode;
-use crate::file::lockfile::LockFile;
+use crate::file::lockfile::{LockFile, Purpose};
+use crate::file::writers::StructuralLock;
+use crate::format::generations::GenerationMap;
+use crate::format::handle::Handle;
+use crate::format::hints;
 use crate::os::error::Result;
 use crate::os::sync::guard;
 use crate::os::sys::retry;
@@ -57,6 +61,59 @@ impl Inode {
                 other.map(|_| None)
             }
         }
+    }
+
+    /// Registers a writer whose first change ends at byte `end`, where that is behind a head of which no byte is written and no other
+    /// writer knows: the head goes with it, so that the bytes of a file that was never small are all on the servers, and no reader of
+    /// it asks the metadata tier for a part. `false`: it is to be registered as any other. Not in a shared pool. Two system calls where
+    /// there is such a head, ten where it goes.
+    ///
+    /// A file that was made by a rule keeps what that names. What it was made with still says how long the head was: by that the file
+    /// comes back when it is cut short ([`Store::due_small_files`](crate::pool::store::Store::due_small_files)).
+    ///
+    /// # Errors
+    /// Those of a registration.
+    pub(crate) fn register_past_head(&self, end: u64) -> Result<bool> {
+        let head_bytes = self.lone_head_bytes()?;
+        if head_bytes == 0 || end <= head_bytes || self.store.plane().is_shared() {
+            return Ok(false);
+        }
+        let mut writers = guard(&self.writers);
+        if writers.heads > 0 || writers.count > 0 || self.untouched_head()?.is_none() {
+            return Ok(false);
+        }
+        let Some(StructuralLock { lock, _heads, .. }) = self.structural_lock(&writers)? else { return Ok(false) };
+        // Where it cannot go it stays, and its bytes are written to it.
+        let _ = self.leave_untouched_head();
+        // From the exclusive lock to that of a writer without a moment between them: no other process can change the file.
+        if !lock.try_shared(Purpose::Writers)? {
+            return Ok(false);
+        }
+        self.keep_registration(&mut writers, lock)?;
+        writers.count += 1;
+        drop(writers);
+        self.tell_readers_ahead();
+        Ok(true)
+    }
+
+    /// The handle of a file to which the hint `small` has given a head that has no byte yet.
+    fn untouched_head(&self) -> Result<Option<Handle>> {
+        let handle = self.read_handle()?;
+        let is_empty = handle.present.is_empty() && handle.truncating_to.is_none() && self.stat()?.st_size == 0;
+        Ok(Some(handle).filter(|handle| is_empty && hints::small(&handle.optimisations).is_some()))
+    }
+
+    /// Gives a file with an untouched head the layout behind it from its first byte on. By the holder of the structural lock: what was
+    /// seen before it was taken may have changed. No datafile is there, and those that come are of a new generation: after a power
+    /// cut both handles are right, as the file is empty by each.
+    fn leave_untouched_head(&self) -> Result<()> {
+        let Some(mut handle) = self.untouched_head()? else { return Ok(()) };
+        let with_head = self.layout()?;
+        let layout = self.store.with_head(&with_head, 0)?;
+        handle.layout = self.store.layouts.put(&layout)?;
+        handle.version = handle.version.wrapping_add(1);
+        handle.generations = GenerationMap::whole(handle.version);
+        self.write_handle(&handle)
     }
 
     /// Undoes one [`Inode::register_head`].

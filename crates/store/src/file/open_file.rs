@@ -43,9 +43,9 @@ impl Files {
         let follow = flags & OFlags::NOFOLLOW;
         loop {
             if !exclusive {
-                self.serve_names(Op::Read)?;
+                let _served = self.serve_names(Op::Read)?;
                 match self.beneath(path, OFlags::PATH | follow, Mode::empty()) {
-                    Ok(found) => match File::open(self.clone(), found.as_fd(), flags, path) {
+                    Ok(found) => match File::open(self.clone(), (found.as_fd(), false), flags, path) {
                         Err(_) if flags.contains(OFlags::CREATE) && has_no_name(&found) => continue,
                         opened => return opened,
                     },
@@ -54,7 +54,7 @@ impl Files {
                 }
             }
             match self.make(path, mode) {
-                Ok(made) => match File::open(self.clone(), made.as_fd(), flags - OFlags::TRUNC, path) {
+                Ok(made) => match File::open(self.clone(), (made.as_fd(), true), flags - OFlags::TRUNC, path) {
                     Err(_) if has_no_name(&made) => {}
                     opened => return opened,
                 },
@@ -70,8 +70,9 @@ impl Files {
 }
 
 impl File {
-    /// Opens what `found` stands for. `path` stands in errors.
-    fn open(files: Arc<Files>, found: BorrowedFd<'_>, flags: OFlags, path: &Path) -> Result<Self> {
+    /// Opens what `found` stands for, a file that was made just now if it `is_new`: what has no bytes has none to lose, so that its first
+    /// change registers it as a writer. `path` stands in errors.
+    fn open(files: Arc<Files>, (found, is_new): (BorrowedFd<'_>, bool), flags: OFlags, path: &Path) -> Result<Self> {
         let failed = |errno| Error::io("open", path)(errno);
         let stat = rustix::fs::fstat(found).map_err(failed)?;
         match FileType::from_raw_mode(stat.st_mode) {
@@ -89,12 +90,15 @@ impl File {
         let open = OpenInode::new(inode, access != OFlags::RDONLY, !flags.contains(OFlags::NOATIME));
         let path = path.to_owned();
         let mut file = Self { files, fd, open, is_closed: true, flags, offset: Mutex::new(0), path };
-        if let Err(error) = file.open.register_up_to(0) {
+        if (!is_new || file.inode().is_cached())
+            && let Err(error) = file.open.register_up_to(0)
+        {
             return file.files.note_close(file.inode()).and(Err(error));
         }
         file.is_closed = false;
         if flags.contains(OFlags::TRUNC) {
             file.set_size(0)?;
+            file.open.begin_anew();
         }
         Ok(file)
     }

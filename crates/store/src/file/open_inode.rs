@@ -133,8 +133,9 @@ impl OpenInode {
     }
 
     /// As [`OpenInode::register`], for a change that ends at byte `end` of the file. Where that is in a head that is all of the
-    /// file so far, it becomes no writer of the rest: the file stays one inode, without a lock file. Three loads and one for each
-    /// server where it has nothing to do.
+    /// file so far, it becomes no writer of the rest: the file stays one inode, without a lock file. Where it is the first change of
+    /// the file and ends behind its head, the file has no head from then on. Three loads and one for each server where it has nothing
+    /// to do.
     ///
     /// # Errors
     /// Those of [`Inode::register_writer`].
@@ -149,11 +150,25 @@ impl OpenInode {
         {
             let _one = guard(&self.registering);
             if self.head_bytes.load(Ordering::Acquire) == 0 && !self.is_registered() {
+                // Where a kernel may keep its pages, they are waited for before it is a writer.
+                if !self.inode.is_cached() && self.inode.register_past_head(end)? {
+                    self.registered.store(true, Ordering::Release);
+                    return Ok(true);
+                }
                 let head_bytes = self.inode.register_head()?.unwrap_or(0);
                 self.head_bytes.store(head_bytes, Ordering::Release);
             }
         }
         if is_in_head() { Ok(false) } else { self.register() }
+    }
+
+    /// After a truncation that the open began with, before any thread has it: what it writes first decides whether the file keeps its
+    /// head. The next change registers it again, so that its bytes may change their place meanwhile. One system call of a file that is
+    /// no more than its head.
+    pub fn begin_anew(&self) {
+        if self.head_bytes.swap(0, Ordering::AcqRel) > 0 {
+            self.inode.release_head();
+        }
     }
 
     /// Undoes [`OpenInode::register`] and [`OpenInode::register_up_to`], as far as it is registered.

@@ -192,7 +192,7 @@ impl Inode {
 
     /// This process is registered as a writer now, and has not changed a byte yet: what others have read ahead of their programs, or
     /// their kernels keep, counts no longer. One load of files without these hints.
-    fn tell_readers_ahead(&self) {
+    pub(crate) fn tell_readers_ahead(&self) {
         if self.has_handle()
             && !self.known_file().is_ok_and(|file| file.read_ahead().is_none() && file.cached().is_none())
         {

@@ -1,7 +1,7 @@
 //! The load of the metadata tier: what every process has it serve, on one page that all of them map, and what follows from it for
 //! new small files.
 //!
-//! A process counts a request on bytes of inodes when it begins and when it has been served. Once a period, whichever process sees
+//! A process counts a request on bytes of inodes, and an operation on names, when it begins and when it has been served. Once a period, whichever process sees
 //! first that it is over takes the counts of all and predicts the next one ([`stripewise_optimisation::burst`]). By that, and by the
 //! room that the tier has left, the threshold of small files moves ([`stripewise_optimisation::threshold`]). It is a share: a new
 //! file gets that share of what its directory's hint `small` allows.
@@ -18,11 +18,11 @@ use rustix::fs::{Mode, OFlags};
 use rustix::mm::ProtFlags;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use stripewise_model::{Op, OpProfile, Profile};
+use stripewise_model::{NameCosts, Op, OpProfile, Profile};
 use stripewise_optimisation::{BurstParameters, ThresholdRules, bls_esm, burst_ratio, esm};
 
 /// Name of the file in the namespace.
-const LOAD_FILE: &str = "meta-load.1";
+const LOAD_FILE: &str = "meta-load.2";
 /// How long a period is.
 pub(crate) const PERIOD_NS: u64 = 1_000_000_000;
 /// Periods without a request that are counted one by one; after as many the tier is idle, however many more there were.
@@ -65,14 +65,19 @@ const WRITES: usize = 2;
 const READ_BYTES: usize = 3;
 const WRITTEN_BYTES: usize = 4;
 const LATENCY_NS: usize = 5;
+/// Operations on names: those that look and those that change something.
+const LOOKS: usize = 6;
+const CHANGES: usize = 7;
 
 /// A period of the metadata tier, all that is kept of it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MetaPeriod {
     /// When it ended, in seconds of the epoch.
     pub time_s: f64,
-    /// Requests that were served.
+    /// Requests that were served, operations on names among them.
     pub served: u64,
+    /// Operations on names that were served.
+    pub names: u64,
     /// Requests that had begun and were not served at its end.
     pub waiting: u64,
     /// Bytes that were read and written.
@@ -108,7 +113,9 @@ pub(crate) struct MetaPrices {
     profile: Profile,
     /// Requests that it serves side by side.
     at_once: u32,
-    /// Whether that was measured, or is that of an emulation: else the load is not known, and does not move the threshold.
+    /// What operations on names cost; nothing where that is not known.
+    names: NameCosts,
+    /// Whether the profile was measured, or is that of an emulation: else the load is not known, and does not move the threshold.
     is_known: bool,
 }
 
@@ -116,7 +123,8 @@ impl MetaPrices {
     /// Those of the pool's metadata tier.
     pub(crate) fn of(pool: &Pool) -> Self {
         let (profile, source) = pool.meta.profile;
-        Self { profile, at_once: pool.meta.at_once, is_known: source != ProfileSource::Preset }
+        let names = pool.meta.names.unwrap_or(NameCosts::FREE);
+        Self { profile, at_once: pool.meta.at_once, names, is_known: source != ProfileSource::Preset }
     }
 
     /// Seconds that the tier takes for what was counted, which it serves side by side as far as it does.
@@ -126,7 +134,8 @@ impl MetaPrices {
             requests as f64 * startup_s + bytes as f64 * (op.transfer_s_per_byte + self.profile.network_s_per_byte)
         };
         let reads_s = of(&self.profile.read, counts[READS], counts[READ_BYTES]);
-        (reads_s + of(&self.profile.write, counts[WRITES], counts[WRITTEN_BYTES])) / f64::from(self.at_once)
+        let bytes_s = reads_s + of(&self.profile.write, counts[WRITES], counts[WRITTEN_BYTES]);
+        (bytes_s + self.names.busy_s(counts[LOOKS], counts[CHANGES])) / f64::from(self.at_once)
     }
 }
 
@@ -182,6 +191,15 @@ impl MetaLoad {
         let (requests, sum) = if op == Op::Read { (READS, READ_BYTES) } else { (WRITES, WRITTEN_BYTES) };
         line[requests].fetch_add(1, Ordering::Relaxed);
         line[sum].fetch_add(bytes, Ordering::Relaxed);
+        line[LATENCY_NS].fetch_add(now_ns.saturating_sub(began_ns), Ordering::Relaxed);
+        self.is_over(now_ns)
+    }
+
+    /// As [`MetaLoad::end`], of an operation on names.
+    #[inline]
+    pub(crate) fn end_name(&self, handle: u64, op: Op, (began_ns, now_ns): (u64, u64)) -> bool {
+        let line = self.counts(handle);
+        line[if op == Op::Read { LOOKS } else { CHANGES }].fetch_add(1, Ordering::Relaxed);
         line[LATENCY_NS].fetch_add(now_ns.saturating_sub(began_ns), Ordering::Relaxed);
         self.is_over(now_ns)
     }
@@ -261,7 +279,8 @@ impl MetaLoad {
         } else {
             (PERIOD_NS, (passed_ns / PERIOD_NS - 1).min(MOST_IDLE))
         };
-        let served = did[READS] + did[WRITES];
+        let names = did[LOOKS] + did[CHANGES];
+        let served = did[READS] + did[WRITES] + names;
         let load = (prices.busy_s(&did) / (first_ns as f64 * 1e-9)).min(1e6);
         let mut next = Prediction::kept(state);
         next.period(load, burst_ratio(served + waiting, served), unused, prices.is_known);
@@ -273,17 +292,18 @@ impl MetaLoad {
         let bytes = did[READ_BYTES] + did[WRITTEN_BYTES];
         let Prediction { esm, bls_esm, share } = next;
         let time_s = now.time_s;
-        self.remember(&MetaPeriod { time_s, served, waiting, bytes, latency_s, load, esm, bls_esm, share });
+        self.remember(&MetaPeriod { time_s, served, names, waiting, bytes, latency_s, load, esm, bls_esm, share });
     }
 
     /// Requests that have begun and were not served, without those that are lost.
     fn waiting(&self, total: &[u64; LINE], did: &[u64; LINE]) -> u64 {
         let state = &self.page[0];
-        let open = total[BEGUN].wrapping_sub(total[READS]).wrapping_sub(total[WRITES]);
+        let served = [READS, WRITES, LOOKS, CHANGES].map(|at| total[at]);
+        let open = served.into_iter().fold(total[BEGUN], u64::wrapping_sub);
         // A request that ends between two of these loads makes it negative.
         let open = if open > MOST_COUNT { 0 } else { open };
         let mut lost = word(state, LOST).min(open);
-        let has_stood = did[BEGUN] == 0 && did[READS] == 0 && did[WRITES] == 0;
+        let has_stood = [BEGUN, READS, WRITES, LOOKS, CHANGES].iter().all(|&at| did[at] == 0);
         if has_stood && open - lost <= word(&self.page[WAITED], 0) {
             lost = open;
         }
@@ -340,7 +360,7 @@ impl MetaPeriod {
         let both = |high: f64, low: f64| u64::from((high as f32).to_bits()) << 32 | u64::from((low as f32).to_bits());
         [
             self.time_s.to_bits(),
-            self.served,
+            self.names.min(u64::from(u32::MAX)) << 32 | self.served.min(u64::from(u32::MAX)),
             self.waiting,
             self.bytes,
             self.latency_s.to_bits(),
@@ -357,7 +377,8 @@ impl MetaPeriod {
         let number = |value: f64| (value.is_finite() && value >= 0.0).then_some(value);
         Some(Self {
             time_s: number(f64::from_bits(time)).filter(|time_s| *time_s > 0.0)?,
-            served,
+            served: served & u64::from(u32::MAX),
+            names: served >> 32,
             waiting,
             bytes,
             latency_s: number(f64::from_bits(latency))?,
@@ -399,7 +420,12 @@ mod tests {
     /// A tier that serves 100 requests in a second.
     fn prices(is_known: bool) -> MetaPrices {
         let op = OpProfile { startup_min_s: 0.01, startup_max_s: 0.01, transfer_s_per_byte: 0.0, head: None };
-        MetaPrices { profile: Profile { read: op, write: op, network_s_per_byte: 0.0 }, at_once: 1, is_known }
+        MetaPrices {
+            profile: Profile { read: op, write: op, network_s_per_byte: 0.0 },
+            at_once: 1,
+            names: NameCosts::FREE,
+            is_known,
+        }
     }
 
     fn page() -> (tempfile::TempDir, MetaLoad) {

@@ -1,7 +1,7 @@
 //! The load of the metadata tier, as a process that has a pool open counts and asks it.
 //!
-//! The page is mapped with the first request on bytes of an inode: what only passes by the metadata tier, as the preload does, never
-//! has it.
+//! The page is mapped with the first request on names or on bytes of an inode: what only passes by the metadata tier, as the preload
+//! does, never has it.
 
 use crate::backend::emulate::now_ns;
 use crate::os::room::Room;
@@ -38,7 +38,8 @@ impl MetaWatch {
         self.load.get_or_init(|| opened).as_ref()
     }
 
-    /// Counts a request on bytes of the inode of a file, by its handle, that begins now; when that was, for [`MetaWatch::end`].
+    /// Counts a request on bytes of the inode of a file, by its handle, or on names, that begins now; when that was, for
+    /// [`MetaWatch::end`].
     pub(crate) fn begin(&self, handle: u64) -> Option<u64> {
         self.load()?.begin(handle);
         Some(now_ns())
@@ -49,6 +50,14 @@ impl MetaWatch {
     pub(crate) fn end(&self, handle: u64, op: Op, bytes: u64, began_ns: u64, room: impl FnOnce() -> Option<Room>) {
         let Some(load) = self.load() else { return };
         if load.end(handle, op, bytes, (began_ns, now_ns())) {
+            self.look(room);
+        }
+    }
+
+    /// As [`MetaWatch::end`], of an operation on names.
+    pub(crate) fn end_name(&self, of: u64, op: Op, began_ns: u64, room: impl FnOnce() -> Option<Room>) {
+        let Some(load) = self.load() else { return };
+        if load.end_name(of, op, (began_ns, now_ns())) {
             self.look(room);
         }
     }

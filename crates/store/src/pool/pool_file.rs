@@ -14,7 +14,7 @@ use std::path::{Component, Path, PathBuf};
 use stripewise_layout::units::{format_bandwidth, format_bytes, format_seconds};
 use stripewise_layout::units::{parse_bandwidth, parse_bytes, parse_seconds};
 use stripewise_layout::{Layout, META_NAME, ServerId, ServerNames};
-use stripewise_model::{Head, OpProfile, Profile, Queue, SeekMap};
+use stripewise_model::{Head, NameCosts, OpProfile, Profile, Queue, SeekMap};
 use toml::Spanned;
 
 /// Default stripe width of a pool that names none.
@@ -49,6 +49,8 @@ pub struct MetaTier {
     pub profile: (Profile, ProfileSource),
     /// Requests that it serves side by side: as measured, or as emulated; 1 where neither is known.
     pub at_once: u32,
+    /// What operations on names cost on it: as measured, or as emulated; `None` where neither is known.
+    pub names: Option<NameCosts>,
 }
 
 /// Servers of one kind.
@@ -206,6 +208,7 @@ struct RawMeta {
     emulate: Option<Spanned<toml::Value>>,
     network: Option<Spanned<String>>,
     at_once: Option<Spanned<u32>>,
+    names: Option<Spanned<RawNames>>,
     read: Option<Spanned<RawOp>>,
     write: Option<Spanned<RawOp>>,
 }
@@ -276,6 +279,14 @@ struct RawOp {
     sequential_startup: Option<String>,
     ahead: Option<String>,
     bandwidth: Spanned<String>,
+}
+
+/// What operations on names cost: least and greatest time.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawNames {
+    look: (String, String),
+    change: (String, String),
 }
 
 #[derive(Deserialize)]
@@ -409,6 +420,20 @@ fn written_profile(
     Err((span, format!("tier '{name}' has no [{key}.{missing}]; give both, or run calibrate")))
 }
 
+fn spanned_names(raw: &Spanned<RawNames>) -> Result<NameCosts, Wrong> {
+    let range = |key: &str, (least, most): &(String, String)| {
+        let seconds = |text: &String| parse_seconds(text).map_err(|error| format!("meta.names.{key}: {error}"));
+        let range = [seconds(least)?, seconds(most)?];
+        if range[0] > range[1] {
+            return Err(format!("meta.names.{key} [\"{least}\", \"{most}\"] must be [least, greatest]"));
+        }
+        Ok(range)
+    };
+    let RawNames { look, change } = raw.get_ref();
+    let costs = range("look", look).and_then(|look_s| Ok(NameCosts { look_s, change_s: range("change", change)? }));
+    costs.map_err(|message| (raw.span(), message))
+}
+
 impl MetaTier {
     fn check(raw: Option<&RawMeta>, namespace: &Path) -> Result<Self, Wrong> {
         let written = |raw: &RawMeta| written_profile((META_NAME, META_NAME), (&raw.read, &raw.write), &raw.network);
@@ -431,6 +456,10 @@ impl MetaTier {
             Some(written) => *written.get_ref(),
             None => emulate.map_or(1, |config| config.at_once),
         };
+        let names = match raw.and_then(|raw| raw.names.as_ref()) {
+            Some(written) => Some(spanned_names(written)?),
+            None => emulate.map(|config| NameCosts::of_profile(&config.effective_profile())),
+        };
         let server = Server {
             id: ServerId::META,
             name: META_NAME.to_owned(),
@@ -442,7 +471,7 @@ impl MetaTier {
             state: ServerState::Used,
             seeks: None,
         };
-        Ok(Self { server, profile, at_once })
+        Ok(Self { server, profile, at_once, names })
     }
 }
 
@@ -750,13 +779,7 @@ impl Pool {
     /// Writes a tier's profile, or that of `meta`, into the pool file `path`, keeping everything else, comments included.
     pub fn write_profile(path: &Path, tier: &str, profile: &Profile) -> Result<()> {
         edit(path, |document| {
-            let table = if tier == META_NAME {
-                let mut empty = toml_edit::Table::new();
-                empty.set_implicit(true);
-                document.entry(META_NAME).or_insert(toml_edit::Item::Table(empty)).as_table_mut()
-            } else {
-                tier_table(document, tier)
-            };
+            let table = if tier == META_NAME { meta_table(document) } else { tier_table(document, tier) };
             let table = table.ok_or_else(|| format!("no [[tier]] with name = \"{tier}\""))?;
             for (key, op) in [("read", &profile.read), ("write", &profile.write)] {
                 write_op(table, key, op);
@@ -771,10 +794,25 @@ impl Pool {
     /// The file cannot be written, or `at_once` is none that it may have.
     pub fn write_at_once(path: &Path, at_once: u32) -> Result<()> {
         edit(path, |document| {
-            let mut empty = toml_edit::Table::new();
-            empty.set_implicit(true);
-            let table = document.entry(META_NAME).or_insert(toml_edit::Item::Table(empty)).as_table_mut();
-            table.ok_or("meta is no table")?["at_once"] = toml_edit::value(i64::from(at_once));
+            meta_table(document).ok_or("meta is no table")?["at_once"] = toml_edit::value(i64::from(at_once));
+            Ok(())
+        })
+    }
+
+    /// Writes what operations on names cost on the metadata tier into the pool file `path`; everything else stays.
+    ///
+    /// # Errors
+    /// The file cannot be written, or `names` cannot be a cost.
+    pub fn write_names(path: &Path, names: &NameCosts) -> Result<()> {
+        edit(path, |document| {
+            if !names.is_valid() {
+                return Err(format!("{names:?} cannot be what operations on names cost"));
+            }
+            let table = meta_table(document).ok_or("meta is no table")?;
+            let entry = table.entry("names").or_insert_with(toml_edit::table);
+            for (key, range) in [("look", names.look_s), ("change", names.change_s)] {
+                entry[key] = toml_edit::value(toml_edit::Array::from_iter(range.map(format_seconds)));
+            }
             Ok(())
         })
     }
@@ -865,6 +903,13 @@ fn tier_table<'a>(document: &'a mut toml_edit::DocumentMut, tier: &str) -> Optio
 fn servers_of<'a>(document: &'a mut toml_edit::DocumentMut, tier: &str) -> Result<&'a mut toml_edit::Array, String> {
     let servers = tier_table(document, tier).and_then(|table| table.get_mut("servers")?.as_array_mut());
     servers.ok_or_else(|| format!("no [[tier]] with name = \"{tier}\""))
+}
+
+/// The table of the metadata tier, which is made if there is none; `None` where something else stands there.
+fn meta_table(document: &mut toml_edit::DocumentMut) -> Option<&mut toml_edit::Table> {
+    let mut empty = toml_edit::Table::new();
+    empty.set_implicit(true);
+    document.entry(META_NAME).or_insert(toml_edit::Item::Table(empty)).as_table_mut()
 }
 
 fn write_op(table: &mut toml_edit::Table, key: &str, op: &OpProfile) {

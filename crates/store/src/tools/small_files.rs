@@ -1,7 +1,7 @@
 //! Which small files leave the metadata tier or come back to it, by the threshold of now: Wei et al., equation (2), as corrected.
 //!
 //! A file that has more bytes in its inode than its own threshold goes to the servers, if it was made by the hint `small`. One that
-//! was sent there, and was truncated since, comes back. What was sent, and how often files went to and fro, the caller keeps. A file
+//! was sent there, or whose first bytes went there as they were longer than its head, and was truncated since, comes back. What was sent, and how often files went to and fro, the caller keeps. A file
 //! with a rule stays, as that names the place of every byte.
 
 use crate::file::inode::Inode;
@@ -77,7 +77,11 @@ impl Store {
         entry: &WalkedFile<'_>,
         before: Option<&MovedBefore>,
     ) -> Result<Option<DueSmallFile>> {
-        if !inode.has_handle() || before.is_none() && hints::small(&inode.read_handle()?.optimisations).is_none() {
+        if !inode.has_handle() {
+            return Ok(None);
+        }
+        let made_with = hints::small(&inode.read_handle()?.optimisations).map(|small| small.value(0));
+        if before.is_none() && made_with.is_none() {
             return Ok(None);
         }
         let head_bytes = inode.layout()?.head_in_inode_bytes();
@@ -89,7 +93,9 @@ impl Store {
         let step_bytes = SMALL.parameters[0].multiple;
         let global_bytes = self.plane().meta_watch().threshold(most_bytes, step_bytes);
         let own_bytes = file_threshold(most_bytes, global_bytes, before.map_or(0.0, |before| before.moves));
-        let (in_inode, sent_bytes) = (size_bytes.min(head_bytes), before.and_then(|before| before.sent_bytes));
+        // One that has left its head with its first bytes was longer than that.
+        let (in_inode, sent_bytes) =
+            (size_bytes.min(head_bytes), before.and_then(|before| before.sent_bytes).or(made_with));
         let (head_after, moved_bytes) = if in_inode > own_bytes {
             (0, in_inode)
         } else if head_bytes == 0 && sent_bytes.is_some_and(|sent| size_bytes < sent) && size_bytes < global_bytes {
@@ -105,7 +111,7 @@ impl Store {
     }
 
     /// `layout` with that many bytes in the inode, and what lies behind them where it is.
-    fn with_head(&self, layout: &Layout, head_bytes: u64) -> Result<Layout> {
+    pub(crate) fn with_head(&self, layout: &Layout, head_bytes: u64) -> Result<Layout> {
         let servers = if layout.head_in_inode_bytes() == 0 {
             Ok(layout.clone())
         } else {

@@ -150,7 +150,8 @@ impl Store {
         // The layout of a file without a handle was never chosen, so that it leaves none out.
         let planned = has_handle.then(|| self.layout_for(path)).transpose()?;
         let made_with = if has_handle { inode.read_handle()?.optimisations } else { Optimisations::default() };
-        let head = hints::small(&made_with);
+        // One whose first bytes were longer than its head has none.
+        let head = hints::small(&made_with).filter(|_| placement.layout.head_in_inode_bytes() > 0);
         let planned = planned.map(|planned| match head.map(|head| planned.with_head_in_inode(head.value(0))) {
             Some(Ok(with_head)) => Arc::new(with_head),
             _ => planned,

@@ -24,9 +24,11 @@ SERIES = (("observed", chart.INK), ("ESM", chart.BEFORE), ("BLS-ESM", chart.AFTE
 
 
 def draw(facts: Facts) -> Markup:
-    """Nothing for servers that are no pool's, and where the tier served no small file."""
+    """Nothing for servers that are no pool's, and where the tier served nothing, or names alone at no known cost."""
     found = facts.meta_load
-    if found is None or not any(period["served"] for period in found["periods"]):
+    if found is None or not any(
+        period["served"] > (0 if found["is_known"] else period["names"]) for period in found["periods"]
+    ):
         return Markup("")
     last_s = found["periods"][-1]["time_s"]
     periods = [period for period in found["periods"] if last_s - period["time_s"] <= LAST_S]
@@ -89,6 +91,7 @@ def _numbers(periods: list[MetaPeriod]) -> Markup:
         [
             datetime.fromtimestamp(period["time_s"]).strftime("%H:%M:%S"),
             f"{period['served']:,}",
+            f"{period['names']:,}",
             f"{period['waiting']:,}",
             about_bytes(period["bytes"]),
             seconds(period["latency_s"]),
@@ -99,5 +102,16 @@ def _numbers(periods: list[MetaPeriod]) -> Markup:
         ]
         for period in reversed(periods[-MOST:])
     ]
-    columns = ["second", "served", "waiting", "bytes", "each took", "load", "next by ESM", "by BLS-ESM", "threshold"]
+    columns = [
+        "second",
+        "served",
+        "of names",
+        "waiting",
+        "bytes",
+        "each took",
+        "load",
+        "next by ESM",
+        "by BLS-ESM",
+        "threshold",
+    ]
     return table(columns, rows, "Seconds of the metadata tier, the latest first")

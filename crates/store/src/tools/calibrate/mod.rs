@@ -4,12 +4,13 @@
 //! (on an emulated server: through its queue, as the store does). Then some requests follow each other in the file: where
 //! they start sooner, the server has a head, and the profile a sequential startup; two streams in turn show what it reads
 //! ahead. Where there is a head, pairs of reads at growing distances show what a seek takes. The metadata
-//! tier gets many requests at a time, where it has no head: how many does it serve side by side? All servers are measured at once,
+//! tier gets many requests at a time, where it has no head: how many does it serve side by side? And names come and go on it. All servers are measured at once,
 //! each in its own thread. The times are those that programs see: of an emulated server the dilated ones.
 
 mod beside;
 mod error;
 mod fit;
+mod names;
 mod scratch;
 mod seeks;
 
@@ -19,7 +20,7 @@ use std::thread;
 use std::time::Duration;
 
 use stripewise_layout::{META_NAME, ServerId};
-use stripewise_model::{Head, Op, OpProfile, Profile, SeekMap};
+use stripewise_model::{Head, NameCosts, Op, OpProfile, Profile, SeekMap};
 
 use crate::backend::Server;
 use crate::backend::emulate::now_ns;
@@ -85,6 +86,8 @@ pub struct ServerCalibration {
     pub seeks: Option<SeekMap>,
     /// Requests that it serves side by side, of the metadata tier; 1 of any other server, and of one with a head.
     pub at_once: u32,
+    /// What operations on names cost, on the metadata tier.
+    pub names: Option<NameCosts>,
     /// How it was measured.
     pub path: IoPath,
 }
@@ -105,6 +108,8 @@ pub struct TierCalibration {
     pub profile: Profile,
     /// Requests that each of its servers serves side by side.
     pub at_once: u32,
+    /// What operations on names cost, on the metadata tier.
+    pub names: Option<NameCosts>,
     /// Largest residual of a fit of reads on its servers.
     pub read_residual: f64,
     /// Largest residual of a fit of writes on its servers.
@@ -240,17 +245,19 @@ fn measure_both(
     }
     let [Some(write), Some(read)] = fits else { return Err(CalibrateError::Stopped) };
     let has_head = read.profile.head.is_some() || write.profile.head.is_some();
+    let failed = |action| {
+        move |errno| CalibrateError::Io { server: server.name.clone(), action, root: server.root.clone(), errno }
+    };
     let at_once = if server.id == ServerId::META && !has_head {
         let found = beside::at_once(&scratch, bytes, &read.profile, budget_ns / 8, stop);
-        found.map_err(|errno| {
-            let action = "read a scratch file in";
-            CalibrateError::Io { server: server.name.clone(), action, root: server.root.clone(), errno }
-        })?
+        found.map_err(failed("read a scratch file in"))?
     } else {
         1
     };
+    let names = (server.id == ServerId::META).then(|| names::names(&scratch, budget_ns / 8, stop));
+    let names = names.transpose().map_err(failed("make and remove names in"))?;
     permille.store(1000, Relaxed);
-    Ok(ServerCalibration { target: target.clone(), read, write, seeks, at_once, path: scratch.path() })
+    Ok(ServerCalibration { target: target.clone(), read, write, seeks, at_once, names, path: scratch.path() })
 }
 
 /// Bytes of each request of the sequential pass.
@@ -368,6 +375,7 @@ fn tier(name: &str, servers: &[&ServerCalibration]) -> TierCalibration {
         tier: name.to_owned(),
         profile,
         at_once: servers.iter().map(|server| server.at_once).min().unwrap_or(1),
+        names: servers.iter().find_map(|server| server.names),
         read_residual: worst(|s| &s.read),
         write_residual: worst(|s| &s.write),
         requests: servers.iter().map(|server| server.read.requests + server.write.requests).sum(),

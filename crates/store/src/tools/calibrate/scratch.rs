@@ -1,12 +1,12 @@
 //! The scratch file that requests are timed on.
 
-use rustix::fd::OwnedFd;
+use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::Advice;
 use rustix::io::Errno;
 use stripewise_model::Op;
 
 use super::error::CalibrateError;
-use crate::backend::emulate::{DiskRequest, now_ns};
+use crate::backend::emulate::{Device, DiskRequest, now_ns};
 use crate::backend::{Backend, Server, Setting};
 use crate::os::error::Error;
 
@@ -106,6 +106,16 @@ impl ScratchFile {
     /// How far apart two requests can be; 0 where nothing seeks, or memory would be measured.
     pub fn reach_bytes(&self) -> u64 {
         self.reach_bytes
+    }
+
+    /// The emulated device that serves it; `None` where it is real.
+    pub fn device(&self) -> Option<&Device> {
+        self.backend.device()
+    }
+
+    /// The server's own directory.
+    pub fn directory(&self) -> rustix::io::Result<BorrowedFd<'_>> {
+        self.backend.own_directory()
     }
 
     /// Makes one request, through the queue of the emulated device if it has one; how long it took in seconds.
