@@ -92,9 +92,14 @@ impl ReadFront {
         Self { len, end: offset + len, asked: 1, requests: 1, from: offset, goes_on: false }
     }
 
+    /// Whether a request is for one of the pieces, wherever that is. O(1).
+    pub(crate) fn is_piece(&self, offset: u64, len: u64) -> bool {
+        len == self.len && offset.abs_diff(self.end).is_multiple_of(len)
+    }
+
     /// Where a request is, if it is for one of the pieces, near to the last ones. O(1).
     pub(crate) fn place(&self, offset: u64, len: u64) -> Option<FrontPlace> {
-        if len != self.len || !offset.abs_diff(self.end).is_multiple_of(len) {
+        if !self.is_piece(offset, len) {
             return None;
         }
         let pieces = offset.abs_diff(self.end) / len;
