@@ -19,7 +19,6 @@ GATHERED_BYTES, DELAY_S = 4 * MIB, 1.0
 MOST_STREAMS, MOST_OTHERS = 8, 512
 PIECES, MOST_AHEAD, FIRST, FRONT = 128, 48, 16, 16
 WINDOWS_KEPT, IDLE, GIVEN_UP = 4, 16, 128
-MOST_BYTES = (DEPTH + WINDOWS_KEPT) * WINDOW_BYTES
 
 Request = tuple[int, int, int, int, int]
 """Process, file, offset, size and kind."""
@@ -45,10 +44,13 @@ class _Stream:
     origin: int
     asked: int = 1
     requests: int = 1
+    again: int = 0
     goes_on: bool = False
     windows: list[_Window] = field(default_factory=list)
     step: int = 0
     noted: int = 0
+    fetched_bytes: int = 0
+    used_bytes: int = 0
 
     def note(self, offset: int, size: int) -> bool:
         """Whether a request is one of its pieces."""
@@ -64,6 +66,7 @@ class _Stream:
         for window in self.windows:
             if asked := max(0, min(window.end, offset + size) - max(window.begin, offset)):
                 window.asked += asked
+                self.used_bytes += asked
                 window.used = self.noted
         return True
 
@@ -72,14 +75,16 @@ class _Stream:
 
     def _move(self, offset: int, pieces: int) -> None:
         if pieces < 0:
+            self.again += self.asked >> (-pieces - 1) & 1
             self.asked |= 1 << (-pieces - 1)
         else:
             self.asked = (self.asked << (pieces + 1) | 1) & ((1 << PIECES) - 1)
             self.end = offset + self.size
         self.requests += 1
         if self.requests == FRONT:
-            self.goes_on = FRONT // 2 <= (self.end - self.origin) // self.size <= 2 * FRONT
-            self.requests, self.origin = 0, self.end
+            moved = (self.end - self.origin) // self.size
+            self.goes_on = FRONT // 2 <= moved <= 2 * FRONT and self.again <= FRONT // 4
+            self.requests, self.again, self.origin = 0, 0, self.end
 
     @property
     def is_known(self) -> bool:
@@ -93,20 +98,23 @@ class _Stream:
             return []
         found = []
         while sum(window.begin > offset for window in self.windows) < DEPTH:
-            step = min(2 * max(self.step, FIRST * self.size), WINDOW_BYTES)
+            is_used = 2 * self.used_bytes >= self.fetched_bytes
+            step = min(max(2 * FIRST * self.size, self.step * (2 if is_used else 1)), WINDOW_BYTES)
+            most = (DEPTH + WINDOWS_KEPT - 1) * step
             had_some = bool(self.windows)
-            self._make_room(MOST_BYTES - step)
+            self._make_room(most)
             if had_some and not self.windows:
-                self.asked, self.requests, self.goes_on = 1, 1, False
+                self.asked, self.requests, self.again, self.goes_on = 1, 1, 0, False
                 self.end, self.origin = offset + self.size, offset
                 break
-            if self._kept() > MOST_BYTES - step:
+            if self._kept() > most:
                 break
             begin = self.windows[-1].end if self.windows else self.end
             end = min(begin + step, size_of_file)
             if begin >= end:
                 break
             self.step = step
+            self.fetched_bytes += end - begin
             self.windows.append(_Window(begin, end, self.noted))
             found.append((begin, end))
         return found
@@ -120,7 +128,7 @@ class _Stream:
             size, idle = first.end - first.begin, self.noted - first.used
             is_given_up = self._kept() > most and idle > GIVEN_UP
             if is_given_up and first.asked < size // 2:
-                self.windows, self.step = [], 0
+                self.windows, self.step, self.fetched_bytes, self.used_bytes = [], 0, 0, 0
                 return
             if not is_given_up and not (first.asked >= size and idle > IDLE):
                 return

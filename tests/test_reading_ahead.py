@@ -81,7 +81,7 @@ def test_what_a_person_has_hinted_stays_and_what_was_removed_is_not_hinted_again
         (kept,) = hints(file)
         assert kept["verdict"] == "kept" and "as a hint says" in kept["why"]
     assert (said(file), made_with(file, "f")) == (before, [])
-    stripewise("hint", mount, "--remove")
+    stripewise("hint", mount, "--remove", "--for", "*.h5")
     assert [of["verdict"] for _ in range(2) for of in hints(file)] == ["hinted", "kept"]
     stripewise("hint", mount, "--remove")
     (kept,) = hints(file)

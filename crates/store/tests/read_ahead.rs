@@ -261,6 +261,30 @@ fn a_file_that_is_optimised_is_read_ahead_from_its_next_open_on() {
 }
 
 #[test]
+fn a_file_without_writers_is_read_ahead_while_it_is_moved() {
+    let (pool, files, counted, bytes) = watched(&["readahead=64K"]);
+    let other = Files::open(pool.pool.clone()).unwrap();
+    let moved = other.store().lookup(Path::new("f")).unwrap().unwrap();
+    let file = open(&files, "f", OFlags::RDONLY);
+    let (mut at, mut steps) = (0_usize, 0);
+    let to = layout(&[(0, &[(1, 4096)])]);
+    // Some pieces after each step of the move.
+    let report = moved.move_to(&to, "f", &mut |_, _| {
+        steps += 1;
+        for _ in 0..64 {
+            if at < bytes.len() / 2 {
+                assert!(read(&file, at as u64, 2048) == bytes[at..][..2048], "at {at}");
+                at += 2048;
+            }
+        }
+        true
+    });
+    assert!(report.unwrap().copied_bytes > 0 && at >= 64 * 2048, "{steps} steps");
+    let parts = counted.parts.load(Ordering::Relaxed);
+    assert!(parts < at as u64 / 2048 / 2, "{parts} parts of {} requests reached the servers", at / 2048);
+}
+
+#[test]
 fn what_is_behind_the_end_is_not_fetched_again_and_again() {
     let (_pool, files, counted, bytes) = watched(&["readahead=64K"]);
     let file = open(&files, "f", OFlags::RDONLY);

@@ -6,11 +6,12 @@ use stripewise_model::Request;
 
 /// Streams of a file that are told apart.
 const MOST_FRONTS: usize = 8;
-/// Reads of a stream after which it is judged.
-const JUDGED: u64 = 16;
-/// Pieces by which a reader may be ahead of the others or behind them. A mount follows readers as far as its windows reach, which are
-/// larger than what readers drift apart while so few requests are made as are judged here.
-const APART: u64 = 512;
+/// Reads of a stream after which it is judged: readers that drift apart move its end by more or by less than their number.
+const JUDGED: usize = 64;
+/// At the end fewer are judged, too.
+const LEAST_JUDGED: usize = 16;
+/// Pieces by which a reader may be ahead of the others or behind them: of 64 KiB, two windows of 8 MiB. A mount follows them farther.
+const APART: u64 = 256;
 
 /// Reads that follow each other, of one process or of several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,11 +58,12 @@ impl<'a> ReadsAt<'a> {
         true
     }
 
-    /// After [`JUDGED`] reads: whether they have moved its end by as many pieces, or half or twice as many.
+    /// Whether the reads since the last time have moved its end by as many pieces, or half or twice as many.
     fn judge(&mut self, found: &mut OrderedReads<'a>) {
         let moved = (self.end - self.from) / self.len;
         let reads = std::mem::take(&mut self.reads);
-        if (JUDGED / 2..=2 * JUDGED).contains(&moved) {
+        let count = reads.len() as u64;
+        if (count / 2..=2 * count).contains(&moved) {
             found.followed += reads.len();
             let process = reads[0].process;
             let stream = self.stream.get_or_insert(ReadTogetherOf { from: self.from, bytes: 0, process });
@@ -74,6 +76,9 @@ impl<'a> ReadsAt<'a> {
     }
 
     fn finish(mut self, found: &mut OrderedReads<'a>) {
+        if self.reads.len() >= LEAST_JUDGED {
+            self.judge(found);
+        }
         found.others.append(&mut self.reads);
         found.streams.extend(self.stream);
     }
@@ -89,7 +94,7 @@ pub(crate) fn ordered_reads<'a>(reads: impl IntoIterator<Item = &'a Request>) ->
             let (len, end) = (read.size, read.offset + read.size);
             ReadsAt { len, end, from: read.offset, reads: vec![read], stream: None }
         });
-        if front.reads.len() as u64 == JUDGED {
+        if front.reads.len() == JUDGED {
             front.judge(&mut found);
         }
         if fronts.len() == MOST_FRONTS {

@@ -9,7 +9,7 @@
 use crate::backend::plane::OpenServer;
 use crate::file::beside::GoOn;
 use crate::file::inode::{Inode, Store};
-use crate::file::lockfile::LockFile;
+use crate::file::lockfile::{LockFile, Purpose};
 use crate::file::move_plan::MovePlan;
 use crate::file::moving::{Move, Moved};
 use crate::file::room_ahead::{ChangeOfSpace, RoomAhead};
@@ -92,6 +92,7 @@ impl Inode {
         };
         // Bytes behind what is taken for the end would stay behind.
         settled.map_err(failed)?;
+        lock.try_exclusive(Purpose::Still).map_err(failed)?;
         let moved = self.move_locked(hash, layout, name, (&lock, gives_way), &mut go_on);
         // If the name stays, the next writer finds no holder and puts the file in order.
         let removed = lock.remove(self.store.locks());
@@ -112,7 +113,8 @@ impl Inode {
         let Some(StructuralLock { lock, settled, _heads }) = self.structural_lock(&writers).map_err(failed)? else {
             return Err(failed(Error::Busy { file: name.to_owned() }));
         };
-        let done = settled.and_then(|()| self.optimise_locked(setting, name, &lock));
+        let done = settled.and_then(|()| lock.try_exclusive(Purpose::Still));
+        let done = done.and_then(|_| self.optimise_locked(setting, name, &lock));
         let removed = lock.remove(self.store.locks());
         done.and_then(|done| removed.map(|()| done)).map_err(failed)
     }

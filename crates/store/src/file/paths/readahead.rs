@@ -1,10 +1,10 @@
 //! `readahead`: what a program reads next is fetched from the servers before it asks.
 //!
 //! What is fetched is a copy, and no request must see an old one. So a stretch is fetched only while no process is registered
-//! as a writer of the file, and it counts only as long as the file's epoch counter has the value that it had before that was
-//! found out: a writer of a file with this optimisation counts it up once it is registered, before it changes a byte, and so do
-//! moves and changes of size. The head that an inode keeps has writers that register elsewhere: it is never fetched.
-//! The end of the file is never told from a copy either.
+//! as a writer of the file, which a move of a file without writers is not, and it counts only as long as the file's epoch counter
+//! has the value that it had before that was found out: a writer of a file with this optimisation counts it up once it is
+//! registered, before it changes a byte, and so do moves and changes of size. The head that an inode keeps has writers that
+//! register elsewhere: it is never fetched. The end of the file is never told from a copy either.
 //!
 //! What an open does not read one piece after the other, all opens of the file in this process may: each of the programs of a job
 //! some pieces, in about the order of the file. For these it is fetched once ([`crate::file::paths::together`]).
@@ -112,9 +112,9 @@ impl<B: IoPath + Clone + 'static> ReadAhead<B> {
         let pause = streams.pause;
         let stream = streams.note(offset, len);
         if stream.windows.held().any(|fetch| fetch.epoch != epoch) {
-            stream.windows.let_go();
+            stream.windows.fetch_again();
         }
-        if stream.windows.is_empty() {
+        if !stream.windows.has_begun() {
             stream.front.last()?;
         }
         let next_pause = if pause > 0 {
@@ -122,6 +122,9 @@ impl<B: IoPath + Clone + 'static> ReadAhead<B> {
         } else if self.fetch_windows(stream, sender, (offset, len)).is_some() {
             0
         } else {
+            if stream.windows.held().next().is_none() {
+                stream.windows.let_go();
+            }
             PAUSE
         };
         let covering = covering(stream.windows.held(), offset, offset + len);
@@ -138,7 +141,7 @@ impl<B: IoPath + Clone + 'static> ReadAhead<B> {
             kept: WINDOWS_KEPT,
         };
         let head_bytes = self.head_bytes()?;
-        let had_windows = !stream.windows.is_empty();
+        let had_begun = stream.windows.has_begun();
         let from = stream.front.last().map_or(offset, |(last, _)| last) + len;
         while !stream.windows.held().next_back().is_some_and(|last| last.is_short()) {
             let next = stream.windows.next(offset, from.max(head_bytes), ReadFront::FIRST * len, bounds);
@@ -149,7 +152,7 @@ impl<B: IoPath + Clone + 'static> ReadAhead<B> {
             let fetch = self.fetch(sender, range.start, range.end - range.start)?;
             stream.windows.push(range, fetch);
         }
-        if had_windows && stream.windows.is_empty() {
+        if had_begun && !stream.windows.has_begun() {
             stream.front = ReadFront::of(offset, len);
         }
         Some(())
@@ -224,9 +227,9 @@ impl<B: IoPath + Clone + 'static> ReadAhead<B> {
     }
 
     /// Has a thread fetch `[offset, offset + len)`. `None`: the file has a writer, or there is no room or thread for it. One
-    /// system call.
+    /// system call, or four while the file is moved.
     fn fetch(&self, sender: Sender, offset: u64, len: u64) -> Option<Arc<Fetch>> {
-        let epoch = self.inode.epoch_without_writers().ok()??;
+        let epoch = self.inode.epoch_of_still_bytes().ok()??;
         let room = self.inode.store.fetched.take(len, MOST_BYTES)?;
         let fetch = Arc::new(Fetch::new(offset, len as usize, epoch, room));
         let (weak, below, inode) = (Arc::downgrade(&fetch), self.below.clone(), self.inode.clone());
@@ -259,6 +262,11 @@ impl<B: IoPath + Clone + 'static> ReadAhead<B> {
             at = to;
         }
         // A write that has returned before this request came is seen here, as its writer has counted up the epoch.
+        self.is_of_now(covering)
+    }
+
+    /// Whether the file's epoch counter has the value still that it had before the fetches. One load.
+    fn is_of_now(&self, covering: &Covering) -> bool {
         let epoch = self.inode.epoch();
         covering.iter().all(|fetch| fetch.epoch == epoch)
     }
@@ -282,7 +290,10 @@ impl<B: IoPath + Clone + 'static> IoPath for ReadAhead<B> {
             if self.copy(&covering, requests.sender(), bufs, offset, offset + len) {
                 return Ok(len as usize);
             }
-            self.let_go();
+            // What has become old is fetched again by the next request.
+            if self.is_of_now(&covering) {
+                self.let_go();
+            }
         }
         let count = self.below.read(requests, bufs, offset)?;
         if (count as u64) < len {

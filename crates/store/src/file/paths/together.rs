@@ -87,7 +87,7 @@ impl StreamsTogether {
 impl StreamTogether {
     /// Whether several opens have read it in order.
     fn goes_on(&self) -> bool {
-        !self.windows.is_empty() || self.front.goes_on()
+        self.windows.has_begun() || self.front.goes_on()
     }
 
     /// Whether a request is for one of its pieces: near to the last ones, or where something was fetched for it.

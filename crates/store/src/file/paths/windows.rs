@@ -35,8 +35,13 @@ impl<T> KeptWindow<T> {
 pub(crate) struct KeptWindows<T> {
     list: VecDeque<KeptWindow<T>>,
     requests: u64,
-    /// Of the last one, before it was cut.
+    /// Of the last one; 0: there has been none.
     step_bytes: u64,
+    /// Where the next one begins.
+    next: u64,
+    /// Since there were none: bytes of all windows, and what was asked for of them.
+    fetched_bytes: u64,
+    asked_bytes: u64,
 }
 
 /// How much may be fetched and kept.
@@ -51,22 +56,22 @@ pub(crate) struct WindowBounds {
 }
 
 impl WindowBounds {
-    /// Of all windows of a stream.
-    pub(crate) fn most_bytes(&self) -> u64 {
-        self.window_bytes.saturating_mul(self.depth + self.kept)
+    /// Of all windows of a stream that has come to windows of `step_bytes`.
+    fn most_bytes(&self, step_bytes: u64) -> u64 {
+        step_bytes.saturating_mul(self.depth + self.kept)
     }
 }
 
 impl<T> Default for KeptWindows<T> {
     fn default() -> Self {
-        Self { list: VecDeque::new(), requests: 0, step_bytes: 0 }
+        Self { list: VecDeque::new(), requests: 0, step_bytes: 0, next: 0, fetched_bytes: 0, asked_bytes: 0 }
     }
 }
 
 impl<T> KeptWindows<T> {
-    /// Whether there are none.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.list.is_empty()
+    /// Whether there are some, or there were and they are fetched again.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.step_bytes > 0
     }
 
     /// What the windows hold, in order.
@@ -77,7 +82,14 @@ impl<T> KeptWindows<T> {
     /// Lets go of all of them.
     pub(crate) fn let_go(&mut self) {
         self.list.clear();
-        self.step_bytes = 0;
+        (self.step_bytes, self.fetched_bytes, self.asked_bytes) = (0, 0, 0);
+    }
+
+    /// Lets go of what they hold, which is fetched again from the first one on.
+    pub(crate) fn fetch_again(&mut self) {
+        self.next = self.list.front().map_or(self.next, |first| first.range.start);
+        self.list.clear();
+        (self.fetched_bytes, self.asked_bytes) = (0, 0);
     }
 
     /// Whether a request is for what the windows hold, or for what is so near behind it that the next ones will hold it.
@@ -93,14 +105,15 @@ impl<T> KeptWindows<T> {
             let (begin, end) = (window.range.start.max(request.start), window.range.end.min(request.end));
             if begin < end {
                 window.asked_bytes += end - begin;
+                self.asked_bytes += end - begin;
                 window.used = self.requests;
             }
         }
     }
 
     /// The window that is to be fetched now that a request at `offset` has come; `None`: none is. The first one begins at `from`, and has
-    /// twice `first_bytes`; the others double. What has been kept for long enough leaves: all of it where the readers are in no order.
-    /// O(windows).
+    /// twice `first_bytes`; the others double while half of all that was fetched has been asked for. What has been kept for long
+    /// enough leaves: all of it where the readers are in no order. O(windows).
     pub(crate) fn next(
         &mut self,
         offset: u64,
@@ -112,20 +125,24 @@ impl<T> KeptWindows<T> {
         if ahead >= bounds.depth {
             return None;
         }
-        let step_bytes = self.step_bytes.max(first_bytes).saturating_mul(2).min(bounds.window_bytes);
-        let most_bytes = bounds.most_bytes().saturating_sub(step_bytes);
-        let had_some = !self.is_empty();
+        let is_used = 2 * self.asked_bytes >= self.fetched_bytes;
+        let step_bytes = if is_used { self.step_bytes.saturating_mul(2) } else { self.step_bytes };
+        let step_bytes = step_bytes.max(first_bytes.saturating_mul(2)).min(bounds.window_bytes);
+        let most_bytes = bounds.most_bytes(step_bytes) - step_bytes;
+        let had_begun = self.has_begun();
         self.make_room(most_bytes);
-        if (had_some && self.is_empty()) || self.kept_bytes() > most_bytes {
+        if had_begun != self.has_begun() || self.kept_bytes() > most_bytes {
             return None;
         }
-        let from = self.list.back().map_or(from, |last| last.range.end);
+        let from = if had_begun { self.next } else { from };
         Some(from..from.saturating_add(step_bytes))
     }
 
     /// Adds the window that is fetched, behind the last one.
     pub(crate) fn push(&mut self, range: Range<u64>, what: T) {
         self.step_bytes = range.end - range.start;
+        self.fetched_bytes += self.step_bytes;
+        self.next = range.end;
         self.list.push_back(KeptWindow { range, asked_bytes: 0, used: self.requests, what });
     }
 
@@ -160,6 +177,7 @@ mod tests {
     const LEN: u64 = 10;
     /// In pieces.
     const WINDOW: u64 = 64;
+    const IN_ORDER: u64 = 4 * WINDOW;
     const BOUNDS: WindowBounds = WindowBounds { window_bytes: WINDOW * LEN, depth: 2, kept: 4 };
 
     /// Windows, and what readers have cost the servers.
@@ -184,14 +202,14 @@ mod tests {
             let held: Vec<_> = self.windows.held().cloned().collect();
             assert!(held.windows(2).all(|pair| pair[0].end == pair[1].start), "{held:?} has a gap");
             let kept_bytes: u64 = held.iter().map(|range| range.end - range.start).sum();
-            assert!(kept_bytes <= BOUNDS.most_bytes(), "{kept_bytes} bytes are kept");
+            assert!(kept_bytes <= BOUNDS.most_bytes(WINDOW * LEN), "{kept_bytes} bytes are kept");
             self.missed += u64::from(!held.iter().any(|range| range.start <= offset && end <= range.end));
             assert!(held.is_empty() || self.missed > 0 || self.windows.reach(offset));
         }
     }
 
-    /// The order in which `readers` with every so many-th piece read `pieces`, if the drawn one goes on as long as it is no more than `drift`
-    /// pieces ahead of the last one.
+    /// The order in which `readers`, each of which takes every `readers`-th piece, read `pieces`, if the drawn one goes on as long as it
+    /// is no more than `drift` pieces ahead of the last one. At first they are in order, until windows are as large as they get.
     fn drifting(readers: u64, pieces: u64, drift: u64, drawn: &[u64]) -> Vec<u64> {
         let mut next: Vec<u64> = (0..readers).collect();
         let mut order = Vec::new();
@@ -200,6 +218,7 @@ mod tests {
             if slowest >= pieces {
                 return order;
             }
+            let drift = if slowest < IN_ORDER { 0 } else { drift };
             let reader = &mut next[(drawn % readers) as usize];
             // One that is as far ahead as it may be waits, and the last one goes on.
             let reader = if *reader < pieces.min(slowest + drift) {
@@ -216,14 +235,33 @@ mod tests {
     #[test]
     fn a_window_stays_until_its_pieces_were_asked_for() {
         let mut trial = Trial::default();
-        // One reader of two goes on until there is no room.
-        (0..2 * WINDOW).for_each(|number| trial.read(2 * number));
-        assert_eq!(trial.windows.held().next(), Some(&(0..32 * LEN)), "the other one has not come yet");
+        (0..IN_ORDER).for_each(|piece| trial.read(piece));
+        // One reader of two goes on.
+        (0..2 * WINDOW).for_each(|number| trial.read(IN_ORDER + 2 * number));
+        let first = trial.windows.held().next().unwrap();
+        assert!(first.contains(&(IN_ORDER * LEN)), "{first:?}: the other one has not come yet");
         assert!(trial.missed <= 1, "{} requests were not served", trial.missed);
         let fetched_bytes = trial.fetched_bytes;
-        (0..2 * WINDOW).for_each(|number| trial.read(2 * number + 1));
+        (0..2 * WINDOW).for_each(|number| trial.read(IN_ORDER + 2 * number + 1));
         assert!(trial.missed <= 1, "{} requests of the other one were not served", trial.missed);
         assert!(trial.fetched_bytes <= fetched_bytes + 2 * WINDOW * LEN, "they are fetched once");
+    }
+
+    #[test]
+    fn what_is_let_go_of_is_fetched_again_for_all_readers() {
+        let mut trial = Trial::default();
+        (0..IN_ORDER).for_each(|piece| trial.read(piece));
+        (0..WINDOW).for_each(|number| trial.read(IN_ORDER + 2 * number));
+        let first = trial.windows.held().next().unwrap().clone();
+        trial.windows.fetch_again();
+        assert!(trial.windows.has_begun() && trial.windows.held().next().is_none());
+        trial.read(IN_ORDER + 2 * WINDOW);
+        assert_eq!(trial.windows.held().next().unwrap().start, first.start);
+        let missed = trial.missed;
+        (0..WINDOW).for_each(|number| trial.read(IN_ORDER + 2 * number + 1));
+        assert_eq!(trial.missed, missed);
+        trial.windows.let_go();
+        assert!(!trial.windows.has_begun());
     }
 
     proptest! {
@@ -250,12 +288,13 @@ mod tests {
         fn readers_in_no_order_cost_no_more_than_that(asked in prop::collection::vec(0_u64..100 * WINDOW, 1..2000)) {
             let mut trial = Trial::default();
             for piece in asked {
-                if !trial.windows.is_empty() && !trial.windows.reach(piece * LEN) {
+                if trial.windows.has_begun() && !trial.windows.reach(piece * LEN) {
                     continue;
                 }
                 trial.read(piece);
             }
-            let most_bytes = 2 * trial.requests * LEN + (trial.requests / GIVEN_UP + 1) * BOUNDS.most_bytes();
+            let each_bytes = BOUNDS.most_bytes(WINDOW * LEN);
+            let most_bytes = 2 * trial.requests * LEN + (trial.requests / GIVEN_UP + 1) * each_bytes;
             prop_assert!(trial.fetched_bytes <= most_bytes, "{} of {most_bytes} bytes", trial.fetched_bytes);
         }
     }
