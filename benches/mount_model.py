@@ -58,7 +58,7 @@ class _Stream:
             return False
         pieces = (offset - self.end) // size
         is_near = -PIECES <= pieces < MOST_AHEAD
-        if not is_near and not self._reach(offset):
+        if not is_near and not self.has_fetched(offset, size):
             return False
         if is_near:
             self._move(offset, pieces)
@@ -70,8 +70,10 @@ class _Stream:
                 window.used = self.noted
         return True
 
-    def _reach(self, offset: int) -> bool:
-        return bool(self.windows) and self.windows[0].begin <= offset < self.windows[-1].end + self.step
+    def has_fetched(self, offset: int, size: int) -> bool:
+        """Whether a request is for what was fetched for it, or will be next."""
+        is_piece = size == self.size and (offset - self.end) % size == 0
+        return is_piece and bool(self.windows) and self.windows[0].begin <= offset < self.windows[-1].end + self.step
 
     def _move(self, offset: int, pieces: int) -> None:
         if pieces < 0:
@@ -194,7 +196,8 @@ class Mount:
         file, offset, size = request
         self._requests += 1
         streams = self._streams[file]
-        stream = next((of for of in streams if of.note(offset, size)), None)
+        fetched_first = sorted(streams, key=lambda of: not of.has_fetched(offset, size))
+        stream = next((of for of in fetched_first if of.note(offset, size)), None)
         if stream is None:
             stream = _Stream(size, offset + size, self._requests, offset)
         else:

@@ -47,9 +47,12 @@ pub(crate) fn pool_block_heat(py: Python<'_>, pool_file: PathBuf) -> PyResult<Bo
     to_python(py, &value)
 }
 
-/// The last requests of a pool that keeps heat, the oldest first: file, offset, length, whether it is a write, thread, milliseconds.
+/// A request: file, offset, length, whether it is a write, thread, milliseconds.
+type RequestRow = (u64, u64, u64, bool, u32, u32);
+
+/// The last requests of a pool that keeps heat, the oldest first.
 #[pyfunction]
-pub(crate) fn pool_recent(pool_file: PathBuf) -> PyResult<Vec<(u64, u64, u64, bool, u32, u32)>> {
+pub(crate) fn pool_recent(pool_file: PathBuf) -> PyResult<Vec<RequestRow>> {
     let store = Store::of_file(&pool_file).map_err(raise)?;
     let found = recent_requests(store.pool()).map_err(raise)?;
     Ok(found.iter().map(|of| (of.file, of.offset, of.len, of.is_write, of.thread, of.time_ms)).collect())

@@ -31,6 +31,8 @@ pub(crate) struct OrderedReads<'a> {
     pub(crate) streams: Vec<ReadTogetherOf>,
     /// How many reads they are.
     pub(crate) followed: usize,
+    /// Bytes by which one of them was behind the first.
+    pub(crate) apart_bytes: u64,
     /// All others.
     pub(crate) others: Vec<&'a Request>,
 }
@@ -42,6 +44,7 @@ struct ReadsAt<'a> {
     /// Since it was judged last: where that was, and the reads.
     from: u64,
     reads: Vec<&'a Request>,
+    apart_bytes: u64,
     /// What it has been so far, as it goes on.
     stream: Option<ReadTogetherOf>,
 }
@@ -53,7 +56,9 @@ impl<'a> ReadsAt<'a> {
         if read.size != self.len || !apart.is_multiple_of(self.len) || apart / self.len > APART {
             return false;
         }
-        self.end = self.end.max(read.offset + read.size);
+        let end = read.offset + read.size;
+        self.apart_bytes = self.apart_bytes.max(self.end.saturating_sub(end));
+        self.end = self.end.max(end);
         self.reads.push(read);
         true
     }
@@ -65,6 +70,7 @@ impl<'a> ReadsAt<'a> {
         let count = reads.len() as u64;
         if (count / 2..=2 * count).contains(&moved) {
             found.followed += reads.len();
+            found.apart_bytes = found.apart_bytes.max(self.apart_bytes);
             let process = reads[0].process;
             let stream = self.stream.get_or_insert(ReadTogetherOf { from: self.from, bytes: 0, process });
             stream.bytes = self.end - stream.from;
@@ -72,7 +78,7 @@ impl<'a> ReadsAt<'a> {
             found.others.extend(reads);
             found.streams.extend(self.stream.take());
         }
-        self.from = self.end;
+        (self.from, self.apart_bytes) = (self.end, 0);
     }
 
     fn finish(mut self, found: &mut OrderedReads<'a>) {
@@ -92,7 +98,7 @@ pub(crate) fn ordered_reads<'a>(reads: impl IntoIterator<Item = &'a Request>) ->
         let at = fronts.iter_mut().position(|front| front.note(read));
         let mut front = at.and_then(|at| fronts.remove(at)).unwrap_or_else(|| {
             let (len, end) = (read.size, read.offset + read.size);
-            ReadsAt { len, end, from: read.offset, reads: vec![read], stream: None }
+            ReadsAt { len, end, from: read.offset, reads: vec![read], apart_bytes: 0, stream: None }
         });
         if front.reads.len() == JUDGED {
             front.judge(&mut found);
@@ -140,6 +146,11 @@ mod tests {
         let bytes: u64 = found.streams.iter().map(|stream| stream.bytes).sum();
         assert!((19_000..22_000).contains(&bytes), "{:?}", found.streams);
         assert_eq!(found.followed + found.others.len(), mixed.len(), "none is lost");
+        assert!((10..=40).contains(&found.apart_bytes), "three pieces of 10 bytes: {}", found.apart_bytes);
+        // The second half of the readers is 100 pieces behind.
+        let apart = reads((0..4000).map(|number| number / 2 + if number % 2 == 0 { 100 } else { 0 }));
+        let found = ordered_reads(&apart);
+        assert!((900..1200).contains(&found.apart_bytes), "{}", found.apart_bytes);
     }
 
     #[test]

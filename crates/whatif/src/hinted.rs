@@ -15,6 +15,8 @@ const LEAST_GAIN: f64 = 1.2;
 const NEARLY: f64 = 1.05;
 /// What is fetched ahead in one process, gathered, or kept by the kernel of one directory, at most, in bytes.
 const MOST_AHEAD_BYTES: u64 = 1 << 30;
+/// Windows that a mount keeps for readers which have drifted apart (`crates/store/src/file/paths/readahead.rs`).
+const WINDOWS_KEPT: u64 = 4;
 /// Steps of a program that go on as the one before, at least.
 const IN_ORDER: f64 = 0.9;
 /// Fewer requests show no order.
@@ -342,7 +344,7 @@ fn ahead_together(
     model: &CostModel,
 ) -> Result<Option<HintProposal>, UnknownServer> {
     let (mut wanted, mut now, mut rest) = (Vec::new(), Times::new(model), Vec::new());
-    let (mut streams, mut longest_bytes, mut largest_bytes) = (Vec::new(), 0, 0);
+    let (mut streams, mut longest_bytes, mut largest_bytes, mut apart_bytes) = (Vec::new(), 0, 0, 0);
     for used in files {
         let mut reads: Vec<&Request> = used.requests.iter().filter(|of| of.op == Op::Read && of.size > 0).collect();
         reads.sort_by(|a, b| a.start_s.total_cmp(&b.start_s));
@@ -350,6 +352,7 @@ fn ahead_together(
         wanted.push(used);
         largest_bytes = reads.iter().map(|each| each.size).max().unwrap_or(0).max(largest_bytes);
         now.add_all(used.planned, &reads)?;
+        apart_bytes = found.apart_bytes.max(apart_bytes);
         rest.push((used.planned, found.others));
         for ReadTogetherOf { from, bytes, process } in found.streams {
             longest_bytes = bytes.max(longest_bytes);
@@ -358,7 +361,9 @@ fn ahead_together(
     }
     let Some(pattern) = names_of(files, &wanted) else { return Ok(None) };
     let mut tried: Vec<(u64, f64)> = Vec::new();
-    for window_bytes in AHEAD.sizes(largest_bytes, longest_bytes, streams.len()) {
+    // What readers that drift apart are apart has to fit into the windows that are kept for them.
+    let reach = |window_bytes: &u64| window_bytes.saturating_mul(WINDOWS_KEPT) >= apart_bytes;
+    for window_bytes in AHEAD.sizes(largest_bytes, longest_bytes, streams.len()).filter(reach) {
         let mut then = Times::new(model);
         rest.iter().try_for_each(|(layout, others)| then.add_all(layout, others))?;
         streams.iter().try_for_each(|stream| stream.add(&mut then, Op::Read, window_bytes, AHEAD.longest_s))?;

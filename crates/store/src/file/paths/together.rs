@@ -52,7 +52,9 @@ impl StreamsTogether {
     pub(crate) fn note(&mut self, offset: u64, len: u64) -> &mut StreamTogether {
         self.requests += 1;
         let requests = self.requests;
-        let at = self.list.iter().position(|stream| stream.has(offset, len));
+        // One that has fetched it comes before those that it is near to: these may be of readers that have drifted off.
+        let at = self.list.iter().position(|stream| stream.has_fetched(offset, len));
+        let at = at.or_else(|| self.list.iter().position(|stream| stream.has(offset, len)));
         let mut stream = at.and_then(|at| self.list.remove(at)).unwrap_or_else(|| StreamTogether {
             front: ReadFront::of(offset, len),
             windows: KeptWindows::default(),
@@ -92,6 +94,11 @@ impl StreamTogether {
 
     /// Whether a request is for one of its pieces: near to the last ones, or where something was fetched for it.
     fn has(&self, offset: u64, len: u64) -> bool {
-        self.front.place(offset, len).is_some() || (self.front.is_piece(offset, len) && self.windows.reach(offset))
+        self.front.place(offset, len).is_some() || self.has_fetched(offset, len)
+    }
+
+    /// Whether a request is for what was fetched for it, or will be next.
+    fn has_fetched(&self, offset: u64, len: u64) -> bool {
+        self.front.is_piece(offset, len) && self.windows.reach(offset)
     }
 }

@@ -161,7 +161,8 @@ impl<T> KeptWindows<T> {
             if is_given_up && first.asked_bytes < first.len() / 2 {
                 return self.let_go();
             }
-            if !is_given_up && !(is_asked && idle > IDLE) {
+            let is_done = is_asked && idle > IDLE;
+            if !is_given_up && !is_done {
                 return;
             }
             self.list.pop_front();
