@@ -48,11 +48,11 @@ pub(crate) fn pool_block_heat(py: Python<'_>, pool_file: PathBuf) -> PyResult<Bo
 }
 
 /// A request: file, offset, length, whether it is a write, thread, milliseconds.
-type RequestRow = (u64, u64, u64, bool, u32, u32);
+type RecentRow = (u64, u64, u64, bool, u32, u32);
 
 /// The last requests of a pool that keeps heat, the oldest first.
 #[pyfunction]
-pub(crate) fn pool_recent(pool_file: PathBuf) -> PyResult<Vec<RequestRow>> {
+pub(crate) fn pool_recent(pool_file: PathBuf) -> PyResult<Vec<RecentRow>> {
     let store = Store::of_file(&pool_file).map_err(raise)?;
     let found = recent_requests(store.pool()).map_err(raise)?;
     Ok(found.iter().map(|of| (of.file, of.offset, of.len, of.is_write, of.thread, of.time_ms)).collect())

@@ -8,7 +8,7 @@ use stripewise_model::Request;
 const MOST_FRONTS: usize = 8;
 /// Reads of a stream after which it is judged: readers that drift apart move its end by more or by less than their number.
 const JUDGED: usize = 64;
-/// At the end fewer are judged, too.
+/// Before it is known as one, and at the end, fewer are judged.
 const LEAST_JUDGED: usize = 16;
 /// Pieces by which a reader may be ahead of the others or behind them: of 64 KiB, two windows of 8 MiB. A mount follows them farther.
 const APART: u64 = 256;
@@ -100,7 +100,7 @@ pub(crate) fn ordered_reads<'a>(reads: impl IntoIterator<Item = &'a Request>) ->
             let (len, end) = (read.size, read.offset + read.size);
             ReadsAt { len, end, from: read.offset, reads: vec![read], apart_bytes: 0, stream: None }
         });
-        if front.reads.len() == JUDGED {
+        if front.reads.len() == if front.stream.is_some() { JUDGED } else { LEAST_JUDGED } {
             front.judge(&mut found);
         }
         if fronts.len() == MOST_FRONTS {
@@ -158,7 +158,8 @@ mod tests {
         let random = (0..2000_u64).map(|number| number * number * 31 % 100_003);
         let backwards = (0..2000).map(|number| 3000 - number);
         let again = (0..2000).map(|number| number % 7);
-        for all in [reads(random), reads(backwards), reads(again)] {
+        let few = (0..128_u64).map(|number| (number * number * 31 + number * 77) % 128);
+        for all in [reads(random), reads(backwards), reads(again), reads(few)] {
             let found = ordered_reads(&all);
             assert!(found.followed <= 32, "{} of {} reads", found.followed, all.len());
             assert_eq!(found.followed + found.others.len(), all.len());
