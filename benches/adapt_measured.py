@@ -19,15 +19,18 @@ from benches.cache_loads import FAST_BYTES, MIB, Load, loads
 from benches.caches import CACHES
 from benches.frame import ROOT, STRIPEWISE, Benchmark, BenchmarkError, Context, Figure, Target, checked, of_repetitions
 from benches.fuse_mounts import pool_mounted
-from benches.mount_model import HINTS
-from stripewise import emulation, layouts
+from stripewise import _native, emulation, layouts
 from stripewise.pool import Pool
 
 COUNTS = {"scan-hot": 20_000, "loop-far": 20_000, "db-index": 8_000}
 """Of requests of the smallest size: each load takes the cache less than 20 s in the simulator."""
 PERIOD_S, HORIZON_H = 5, 0.2
 """As in the simulator: 144 periods."""
+LEARNS_FROM = 4096
+"""Requests of the load, by which `adapt` chooses the hints of the pools that are measured."""
 PIECE = 8 * MIB
+NEVER = "5-5"
+"""Hours in which nothing moves: from five to five are none."""
 DEVICES = emulated.Devices('"hdd-7200"', '"ssd-sata"', hdds=adapt_caches.HDDS, ssds=adapt_caches.SSDS)
 
 
@@ -41,11 +44,13 @@ def measured(context: Context) -> Iterator[Figure | str]:
         caches = {kind.name: adapt_caches.cached_s(cluster, load, kind, mounted=False)[0] for kind in CACHES}
         best = min(caches, key=lambda of: caches[of])
         ours_s = adapt_caches.adapted_s(cluster, adapt_caches.Adapted(pool, load))
+        hints = hinted(context.directory / f"{name}-hints", load)
+        context.say(f"{name}: adapt has hinted {' '.join(hints) or 'nothing'}")
         ratios, seconds = [], []
         for number in range(context.rounds(3)):
             ways = [("adapt", None), ("cache", best)]
             took = {
-                way: run(context.directory / f"{name}-{number}-{way}", load, cache)
+                way: run(context.directory / f"{name}-{number}-{way}", load, cache, hints)
                 for way, cache in (ways if number % 2 == 0 else reversed(ways))
             }
             ratios.append(took["cache"][0] / took["adapt"][0])
@@ -53,12 +58,39 @@ def measured(context: Context) -> Iterator[Figure | str]:
             errors = [f"{way} {100 * error:.0f} %" for way, (_, error) in took.items()]
             context.say(f"{name}: {best} {seconds[-1]} adapt; emulation errors (median): {', '.join(errors)}")
         note = f"{best} / adapt {'; '.join(seconds)}; the simulator says {caches[best] / ours_s:.2f}: "
-        note += f"{caches[best]:.1f} / {ours_s:.1f} s"
+        note += f"{caches[best]:.1f} / {ours_s:.1f} s; adapt has hinted {' '.join(hints) or 'nothing'}"
         yield of_repetitions(f"{name}: adapt over {best}", ratios, target=Target(least=adapt_caches.LEAST), note=note)
 
 
-def run(directory: Path, load: Load, cache: str | None) -> tuple[float, float]:
-    """Seconds of the load on a new pool, over a cache or with `adapt` beside it, and the emulation's median error."""
+def run(directory: Path, load: Load, cache: str | None, hints: list[str]) -> tuple[float, float]:
+    """Seconds of the load on a new pool, over a cache or with `adapt` beside it, and the emulation's median error.
+
+    The files of our pool are made with the `hints`.
+    """
+    pool, asked = prepared(directory, load, cache, hints)
+    with pool_mounted(pool.file, pool.mount):
+        before = emulation.snapshot(pool)
+        with beside(pool) if cache is None else pool_alone():
+            done = checked([sys.executable, "-m", "benches.cache_program", asked], cwd=ROOT)
+        verdict = emulation.since(before).verdict
+    emptied(directory)
+    return float(json.loads(done)["took_s"]), (verdict["median"] or 0.0) if verdict is not None else 0.0
+
+
+def hinted(directory: Path, load: Load) -> list[str]:
+    """What `adapt` hints for files that are read as the load begins: by two decisions, the first of which is early."""
+    pool, asked = prepared(directory, Load(load.name, load.what, load.sizes, load.rows[:LEARNS_FROM]), None, [])
+    with pool_mounted(pool.file, pool.mount):
+        checked([sys.executable, "-m", "benches.cache_program", asked], cwd=ROOT)
+        for _ in range(2):
+            checked([*STRIPEWISE, "adapt", pool.file, "--once", "--hours", NEVER], cwd=ROOT)
+    found = _native.hints_of(str(pool.file), ".")["hints"]
+    emptied(directory)
+    return [setting for hint in found for setting in hint["optimisations"]]
+
+
+def prepared(directory: Path, load: Load, cache: str | None, hints: list[str]) -> tuple[Pool, Path]:
+    """A new pool with the load's files, and what `cache_program` is asked."""
     room = None if cache else FAST_BYTES // adapt_caches.SSDS
     pool = emulated.make_pool(directory, DEVICES, room)
     names = [f"f{number:02}" for number in range(len(load.sizes))]
@@ -76,21 +108,20 @@ def run(directory: Path, load: Load, cache: str | None) -> tuple[float, float]:
     document |= {"rows": str(directory / "rows.npy"), "files": [str(pool.mount / of) for of in names]}
     asked.write_text(json.dumps(document), encoding="utf-8")
     with pool_mounted(pool.file, pool.mount):
-        if cache is None:
-            checked([*STRIPEWISE, "hint", pool.mount, *HINTS.split()])
+        if cache is None and hints:
+            checked([*STRIPEWISE, "hint", pool.mount, *hints])
         fill(pool, names, load)
     # What was written to make the files is not hot.
     with pool.file.open("a", encoding="utf-8") as out:
         out.write(f'\n[heat]\nblock = "1MiB"\nperiod = "{PERIOD_S}s"\n' if cache is None else "")
-    with pool_mounted(pool.file, pool.mount):
-        before = emulation.snapshot(pool)
-        with beside(pool) if cache is None else pool_alone():
-            done = checked([sys.executable, "-m", "benches.cache_program", asked], cwd=ROOT)
-        verdict = emulation.since(before).verdict
+    return pool, asked
+
+
+def emptied(directory: Path) -> None:
+    """Removes the large files below it."""
     for path in directory.rglob("*"):
         if path.is_file() and path.stat().st_size > MIB:
             path.unlink()
-    return float(json.loads(done)["took_s"]), (verdict["median"] or 0.0) if verdict is not None else 0.0
 
 
 def fill(pool: Pool, names: list[str], load: Load) -> None:

@@ -1,9 +1,9 @@
 """What one mount sends to the servers for the requests of several processes: its hints `readahead` and `writebehind`.
 
-As in `crates/store/src/file/paths`: `pattern.rs` (`ReadFront`), `together.rs`, `readahead.rs` and `writebehind.rs`, for
-opens of which each has some of the pieces. A window is read by the process whose request comes to it, as the block of
-a cache is, and not by a thread before that. A file has a writer from a write of it to its next read, before which the
-writer closes it.
+As in `crates/store/src/file/paths`: `pattern.rs` (`ReadFront`), `windows.rs`, `together.rs`, `readahead.rs` and
+`writebehind.rs`, for opens of which each has some of the pieces. A window is read by the process whose request comes to
+it, as the block of a cache is, and not by a thread before that. A file has a writer from a write of it to its next
+read, before which the writer closes it.
 """
 
 from __future__ import annotations
@@ -18,14 +18,25 @@ WINDOW_BYTES, DEPTH = 8 * MIB, 2
 GATHERED_BYTES, DELAY_S = 4 * MIB, 1.0
 MOST_STREAMS, MOST_OTHERS = 8, 512
 PIECES, MOST_AHEAD, FIRST, FRONT = 128, 48, 16, 16
+WINDOWS_KEPT, IDLE, GIVEN_UP = 4, 16, 128
 
 Request = tuple[int, int, int, int, int]
 """Process, file, offset, size and kind."""
 
 
 @dataclass
+class _Window:
+    """What was fetched at once, and how it has been used."""
+
+    begin: int
+    end: int
+    used: int
+    asked: int = 0
+
+
+@dataclass
 class _Stream:
-    """`ReadFront`, with what was fetched for it."""
+    """`ReadFront`, with what was fetched for it (`KeptWindows`)."""
 
     size: int
     end: int
@@ -33,47 +44,97 @@ class _Stream:
     origin: int
     asked: int = 1
     requests: int = 1
+    again: int = 0
     goes_on: bool = False
-    fetched: list[tuple[int, int]] = field(default_factory=list)
+    windows: list[_Window] = field(default_factory=list)
     step: int = 0
+    noted: int = 0
+    fetched_bytes: int = 0
+    used_bytes: int = 0
 
     def note(self, offset: int, size: int) -> bool:
         """Whether a request is one of its pieces."""
         if size != self.size or (offset - self.end) % size:
             return False
         pieces = (offset - self.end) // size
-        if -PIECES <= pieces < 0:
-            self.asked |= 1 << (-pieces - 1)
-        elif 0 <= pieces < MOST_AHEAD:
-            self.asked = (self.asked << (pieces + 1) | 1) & ((1 << PIECES) - 1)
-            self.end = offset + size
-        else:
+        is_near = -PIECES <= pieces < MOST_AHEAD
+        if not is_near and not self.has_fetched(offset, size):
             return False
-        self.requests += 1
-        if self.requests == FRONT:
-            self.goes_on = FRONT // 2 <= (self.end - self.origin) // size <= 2 * FRONT
-            self.requests, self.origin = 0, self.end
+        if is_near:
+            self._move(offset, pieces)
+        self.noted += 1
+        for window in self.windows:
+            if asked := max(0, min(window.end, offset + size) - max(window.begin, offset)):
+                window.asked += asked
+                self.used_bytes += asked
+                window.used = self.noted
         return True
 
-    def fetch(self, size_of_file: int) -> list[tuple[int, int]]:
+    def has_fetched(self, offset: int, size: int) -> bool:
+        """Whether a request is for what was fetched for it, or will be next."""
+        is_piece = size == self.size and (offset - self.end) % size == 0
+        return is_piece and bool(self.windows) and self.windows[0].begin <= offset < self.windows[-1].end + self.step
+
+    def _move(self, offset: int, pieces: int) -> None:
+        if pieces < 0:
+            self.again += self.asked >> (-pieces - 1) & 1
+            self.asked |= 1 << (-pieces - 1)
+        else:
+            self.asked = (self.asked << (pieces + 1) | 1) & ((1 << PIECES) - 1)
+            self.end = offset + self.size
+        self.requests += 1
+        if self.requests == FRONT:
+            moved = (self.end - self.origin) // self.size
+            self.goes_on = FRONT // 2 <= moved <= 2 * FRONT and self.again <= FRONT // 4
+            self.requests, self.again, self.origin = 0, 0, self.end
+
+    @property
+    def is_known(self) -> bool:
+        """Whether several opens have read it in order."""
+        return bool(self.windows) or self.goes_on
+
+    def fetch(self, offset: int, size_of_file: int) -> list[tuple[int, int]]:
         """The windows that are fetched now, begin and end."""
         is_dense = (self.asked & ((1 << FRONT) - 1)).bit_count() >= FRONT // 2 or self.asked.bit_count() >= PIECES // 2
-        if not self.goes_on or not is_dense:
+        if not self.windows and not (self.goes_on and is_dense):
             return []
-        offset = self.end - self.size
-        self.fetched = [of for of in self.fetched if of[1] + PIECES * self.size > offset]
-        if not any(begin <= self.end <= end for begin, end in self.fetched):
-            self.fetched, self.step = [], 0
         found = []
-        while sum(begin > offset for begin, _ in self.fetched) < DEPTH:
-            begin = self.fetched[-1][1] if self.fetched else self.end
-            self.step = min(2 * max(self.step, FIRST * self.size), WINDOW_BYTES)
-            end = min(begin + self.step, size_of_file)
+        while sum(window.begin > offset for window in self.windows) < DEPTH:
+            is_used = 2 * self.used_bytes >= self.fetched_bytes
+            step = min(max(2 * FIRST * self.size, self.step * (2 if is_used else 1)), WINDOW_BYTES)
+            most = (DEPTH + WINDOWS_KEPT - 1) * step
+            had_some = bool(self.windows)
+            self._make_room(most)
+            if had_some and not self.windows:
+                self.asked, self.requests, self.again, self.goes_on = 1, 1, 0, False
+                self.end, self.origin = offset + self.size, offset
+                break
+            if self._kept() > most:
+                break
+            begin = self.windows[-1].end if self.windows else self.end
+            end = min(begin + step, size_of_file)
             if begin >= end:
                 break
-            self.fetched.append((begin, end))
+            self.step = step
+            self.fetched_bytes += end - begin
+            self.windows.append(_Window(begin, end, self.noted))
             found.append((begin, end))
         return found
+
+    def _kept(self) -> int:
+        return sum(window.end - window.begin for window in self.windows)
+
+    def _make_room(self, most: int) -> None:
+        while len(self.windows) > 1:
+            first = self.windows[0]
+            size, idle = first.end - first.begin, self.noted - first.used
+            is_given_up = self._kept() > most and idle > GIVEN_UP
+            if is_given_up and first.asked < size // 2:
+                self.windows, self.step, self.fetched_bytes, self.used_bytes = [], 0, 0, 0
+                return
+            if not is_given_up and not (first.asked >= size and idle > IDLE):
+                return
+            self.windows.pop(0)
 
 
 class Mount:
@@ -135,7 +196,8 @@ class Mount:
         file, offset, size = request
         self._requests += 1
         streams = self._streams[file]
-        stream = next((of for of in streams if of.note(offset, size)), None)
+        fetched_first = sorted(streams, key=lambda of: not of.has_fetched(offset, size))
+        stream = next((of for of in fetched_first if of.note(offset, size)), None)
         if stream is None:
             stream = _Stream(size, offset + size, self._requests, offset)
         else:
@@ -143,10 +205,10 @@ class Mount:
         stream.used = self._requests
         others = [of for of in streams if self._requests - of.used <= MOST_OTHERS]
         while len(others) >= MOST_STREAMS:
-            others.remove(next((of for of in reversed(others) if not of.goes_on), others[-1]))
+            others.remove(next((of for of in reversed(others) if not of.is_known), others[-1]))
         self._streams[file] = [stream, *others]
-        was_fetched = any(begin <= offset and offset + size <= end for begin, end in stream.fetched)
-        fetched = stream.fetch(self._sizes[file])
+        was_fetched = any(window.begin <= offset and offset + size <= window.end for window in stream.windows)
+        fetched = stream.fetch(offset, self._sizes[file])
         if not was_fetched:
             found.append((process, file, offset, size, READ))
         found += [(process, file, begin, end - begin, READ) for begin, end in fetched]

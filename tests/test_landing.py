@@ -146,3 +146,40 @@ def test_small_files_leave_and_return_within_the_limits(emulated):
     with files.open("large", "rb") as file:
         assert file.read() == bytes(range(250)) * 12
     assert "meta" in servers(emulated.file, "large")[0]
+
+
+def test_a_tier_near_its_limit_is_relieved_of_the_regions_with_the_least_gain_per_byte(landing, monkeypatch):
+    """No file lands here: only the reserve of its server is left, and half a MiB has to leave."""
+    _, file, _ = landing
+    file.write_text(file.read_text().replace('land = "ssd"\n', ""))
+    pool = Pool.load(file)
+    kib = 1 << 10
+
+    def part(begin, end):
+        return {
+            "path": "f",
+            "stretch": (begin * kib, end * kib),
+            "tier_bytes": (end - begin) * kib,
+            "has_landed": False,
+        }
+
+    room = {"server": "ssd.0", "used_bytes": 4 << 20, "free_bytes": 512 * kib, "reserve_bytes": 513 * kib}
+    # Two regions share the first block of heat, and two the last one.
+    parts = [part(0, 512), part(512, 1024), part(1024, 2048), part(2048, 2304), part(2304, 3072)]
+    monkeypatch.setattr(relief._native, "pool_tier_parts", lambda *_: {"parts": parts, "rooms": [room]})
+    monkeypatch.setattr(relief.usage, "free_on_disk", lambda _: 512 * kib)
+    heat = {
+        "block_bytes": 1 << 20,
+        "period_s": 600,
+        "missed": 0,
+        "files": [{"path": "f", "size_bytes": 3072 * kib, "cost_us": 0, "blocks": [(0, 3000), (1, 2000), (2, 3500)]}],
+    }
+    (step,) = relief.steps(pool, heat)
+    assert step.needed_bytes == 514 * kib
+    assert [of.part["stretch"][0] // kib for of in step.leaving] == [1024], "it gains least per byte"
+    heat["files"][0]["blocks"] = [(0, 3000), (1, 9000), (2, 3500)]
+    (step,) = relief.steps(pool, heat)
+    # Neither of the two has all the heat of their block.
+    assert sorted(of.part["stretch"][0] // kib for of in step.leaving) == [0, 512]
+    room["free_bytes"] = 513 * kib
+    assert relief.steps(pool, heat) == []

@@ -19,33 +19,40 @@ const ROUNDS: usize = 2;
 
 /// One thread opens the file to read, and reads stripe after stripe, twice, or opens it twice and reads half stripes by both in turn;
 /// another, mostly of another process, opens it to write, changes some stripes and closes it, or sets its size, which leaves its
-/// bytes; a third may move it. What was written before a read began is read.
+/// bytes; a third may move it, or give it the optimisation that it did not have. What was written before a read began is read.
 ///
 /// # Panics
 /// An older byte is read.
 pub fn a_file_is_read_ahead_while_it_is_written(pool: &TestPool) {
-    let (index, parameters) = OptimisationSetting::parse("readahead=64K:2").expect("a setting").pack();
+    let setting = OptimisationSetting::parse("readahead=64K:2").expect("a setting");
+    let (index, parameters) = setting.pack();
     let mut hinted = Optimisations::default();
-    hinted.enable(index, parameters).expect("a setting");
+    let is_late = thread_rng().gen_bool(0.3);
+    if !is_late {
+        hinted.enable(index, parameters).expect("a setting");
+    }
     let file = TestFile::make_with(pool, &layout(0, 2), thread_rng().gen_range(1..=2), &hinted);
     file.fill(&[1; STRIPES * WIDTH as usize]);
     let inode = |number: usize| file.inodes[number % file.inodes.len()].clone();
     let (reader, writer, mover) = (inode(0), inode(1), inode(1));
     let written: Arc<Vec<AtomicU8>> = Arc::new((0..STRIPES).map(|_| AtomicU8::new(1)).collect());
     let seen = written.clone();
-    let moves = thread_rng().gen_bool(0.3);
-    let opens = thread_rng().gen_range(1..=2);
+    let moves = is_late || thread_rng().gen_bool(0.3);
+    let count = thread_rng().gen_range(1..=2);
     switching(|| {
         let threads = [
             thread::spawn(move || {
-                let opens: Vec<_> = (0..opens).map(|_| OpenInode::new(reader.clone(), false, false)).collect();
-                assert!(opens[0].has_to_pass_here(), "the file has lost its optimisation");
-                let len = WIDTH as usize / opens.len();
-                for piece in (0..ROUNDS).flat_map(|_| 0..STRIPES * opens.len()) {
-                    let least = seen[piece / opens.len()].load(Ordering::SeqCst);
+                let mut opens = Vec::new();
+                let len = WIDTH as usize / count;
+                for piece in (0..ROUNDS).flat_map(|_| 0..STRIPES * count) {
+                    if piece == 0 {
+                        opens = (0..count).map(|_| OpenInode::new(reader.clone(), false, false)).collect();
+                        assert!(is_late || opens[0].has_to_pass_here(), "the file has lost its optimisation");
+                    }
+                    let least = seen[piece / count].load(Ordering::SeqCst);
                     let mut bytes = vec![0; len];
                     let sender = Sender::this_process(Way::Library);
-                    let open = &opens[piece % opens.len()];
+                    let open = &opens[piece % count];
                     let count = open.read_at(sender, &mut [IoSliceMut::new(&mut bytes)], (piece * len) as u64);
                     assert_eq!(count.expect("read"), bytes.len());
                     assert!(bytes.iter().all(|byte| *byte >= least), "{bytes:?} after {least} was written");
@@ -67,7 +74,12 @@ pub fn a_file_is_read_ahead_while_it_is_written(pool: &TestPool) {
         ];
         let moved = moves.then(|| {
             thread::spawn(move || {
-                if let Err(error) = mover.move_to(&layout(1, 2), NAME, &mut |_, _| true) {
+                let moved = if is_late {
+                    mover.optimise(&setting, NAME).map(drop)
+                } else {
+                    mover.move_to(&layout(1, 2), NAME, &mut |_, _| true).map(drop)
+                };
+                if let Err(error) = moved {
                     assert_eq!(error.errno(), Errno::BUSY, "{error}");
                 }
             })

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use stripewise_store::Store;
 use stripewise_store::hottest::FileHeat;
+use stripewise_store::pool::recent_requests;
 
 /// The heat of the file at `path` (relative to the mount), or of all files below it if it is a directory.
 #[pyfunction]
@@ -44,4 +45,15 @@ pub(crate) fn pool_block_heat(py: Python<'_>, pool_file: PathBuf) -> PyResult<Bo
         "blocks": heat.blocks,
     });
     to_python(py, &value)
+}
+
+/// A request: file, offset, length, whether it is a write, thread, milliseconds.
+type RecentRow = (u64, u64, u64, bool, u32, u32);
+
+/// The last requests of a pool that keeps heat, the oldest first.
+#[pyfunction]
+pub(crate) fn pool_recent(pool_file: PathBuf) -> PyResult<Vec<RecentRow>> {
+    let store = Store::of_file(&pool_file).map_err(raise)?;
+    let found = recent_requests(store.pool()).map_err(raise)?;
+    Ok(found.iter().map(|of| (of.file, of.offset, of.len, of.is_write, of.thread, of.time_ms)).collect())
 }

@@ -160,6 +160,14 @@ pub(crate) fn hint_set<'py>(
     to_python(py, &describe(&store, &path, &store.hints(&path).map_err(raise)?)?)
 }
 
+/// Gives the file `path` an optimisation from its next open on, unless it has one of that kind or is yet to come to its place;
+/// whether it did.
+#[pyfunction]
+pub(crate) fn file_optimise(py: Python<'_>, pool_file: PathBuf, path: PathBuf, setting: &str) -> PyResult<bool> {
+    let setting = OptimisationSetting::parse(setting).map_err(raise)?;
+    py.detach(|| Store::of_file(&pool_file)?.optimise(&path, &setting)).map_err(raise)
+}
+
 /// Removes what was said of exactly `pattern`: the optimisations of these `names`, or all of it where none is given. Whether all
 /// of them were there; else nothing is changed.
 #[pyfunction]

@@ -51,6 +51,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(pool::pool_write_names, module)?)?;
     module.add_function(wrap_pyfunction!(heat::pool_heat, module)?)?;
     module.add_function(wrap_pyfunction!(heat::pool_block_heat, module)?)?;
+    module.add_function(wrap_pyfunction!(heat::pool_recent, module)?)?;
     module.add_function(wrap_pyfunction!(latencies::pool_latencies, module)?)?;
     module.add_function(wrap_pyfunction!(meta_load::pool_meta_load, module)?)?;
     module.add_function(wrap_pyfunction!(pool_life::pool_add, module)?)?;
@@ -79,6 +80,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(files::file_stat, module)?)?;
     module.add_function(wrap_pyfunction!(hints::optimisation_table, module)?)?;
     module.add_function(wrap_pyfunction!(hints::hints_of, module)?)?;
+    module.add_function(wrap_pyfunction!(hints::file_optimise, module)?)?;
     module.add_function(wrap_pyfunction!(hints::hint_set, module)?)?;
     module.add_function(wrap_pyfunction!(hints::hint_remove, module)?)?;
     module.add_function(wrap_pyfunction!(hints::hints_remove_all, module)?)?;
@@ -89,6 +91,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<open_files::PyOpenFile>()?;
     module.add_function(wrap_pyfunction!(cluster::cluster_load, module)?)?;
     module.add_function(wrap_pyfunction!(plan::plan, module)?)?;
+    module.add_function(wrap_pyfunction!(plan::hints_for, module)?)?;
     module.add_function(wrap_pyfunction!(advise::advise, module)?)?;
     module.add_function(wrap_pyfunction!(advise::advise_pass, module)?)?;
     module.add_function(wrap_pyfunction!(advise::io_hints, module)?)?;

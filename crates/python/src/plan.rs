@@ -31,6 +31,18 @@ pub(crate) fn plan<'py>(
     to_python(py, &planned.and_then(|planned| describe(&planned)).map_err(raise)?)
 }
 
+/// The hints that gain for files like those of `trace` below `root` on a pool, laid out as they are.
+#[pyfunction]
+pub(crate) fn hints_for<'py>(
+    py: Python<'py>,
+    trace: &PyTrace,
+    pool_file: PathBuf,
+    root: PathBuf,
+) -> PyResult<Bound<'py, PyAny>> {
+    let found = py.detach(|| Planning::on_pool(&trace.inner, &pool_file, &root, true)?.hints()).map_err(raise)?;
+    to_python(py, &Value::Array(found.iter().map(crate::hints::proposed).collect()))
+}
+
 /// Plans the files of `trace` below `root` (all of them without one) on the servers of a cluster file; their layouts
 /// are compared with the cluster's default.
 #[pyfunction]

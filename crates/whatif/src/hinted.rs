@@ -2,6 +2,7 @@
 //! that read small pieces in order, gathering what one program writes so, small files in their inodes, and data sets that the kernel
 //! keeps.
 
+use crate::fronts::{OrderedReads, ReadTogetherOf, ordered_reads};
 use std::collections::BTreeMap;
 use stripewise_advise::FileRequests;
 use stripewise_layout::{Layout, MAX_OFFSET};
@@ -14,6 +15,8 @@ const LEAST_GAIN: f64 = 1.2;
 const NEARLY: f64 = 1.05;
 /// What is fetched ahead in one process, gathered, or kept by the kernel of one directory, at most, in bytes.
 const MOST_AHEAD_BYTES: u64 = 1 << 30;
+/// Windows that a mount keeps for readers which have drifted apart (`crates/store/src/file/paths/readahead.rs`).
+const WINDOWS_KEPT: u64 = 4;
 /// Steps of a program that go on as the one before, at least.
 const IN_ORDER: f64 = 0.9;
 /// Fewer requests show no order.
@@ -76,7 +79,8 @@ pub(crate) fn propose<'a>(
         // Of what is in an inode the kernel keeps nothing.
         let kept = if in_inodes.is_none() { kept(directory, files, &model)? } else { None };
         found.extend(in_inodes.into_iter().chain(kept));
-        found.extend(in_larger_pieces(&AHEAD, directory, files, &model)?);
+        let ahead = in_larger_pieces(&AHEAD, directory, files, &model)?;
+        found.extend(if ahead.is_some() { ahead } else { ahead_together(directory, files, &model)? });
         found.extend(in_larger_pieces(&BEHIND, directory, files, &model)?);
     }
     Ok(found)
@@ -232,6 +236,25 @@ struct Pieces {
     longest_s: f64,
 }
 
+impl Pieces {
+    /// Sizes to be tried for that many streams, of which the longest has `longest_bytes`, and a request no more than `largest_bytes`.
+    fn sizes(&self, largest_bytes: u64, longest_bytes: u64, streams: usize) -> impl Iterator<Item = u64> + use<> {
+        let (size, at_once) = (&self.hint.parameters[0], self.at_once);
+        let fits = move |bytes: &u64| {
+            let needed = bytes.saturating_mul(at_once).saturating_mul(streams as u64);
+            *bytes > largest_bytes && *bytes <= longest_bytes && needed <= MOST_AHEAD_BYTES
+        };
+        (size.least.trailing_zeros()..=size.most.trailing_zeros()).map(|power| 1_u64 << power).filter(fits)
+    }
+
+    /// Of sizes and the seconds that they take the smallest that is nearly the best.
+    fn smallest(&self, tried: &[(u64, f64)]) -> Option<(OptimisationSetting, f64)> {
+        let best_s = tried.iter().map(|tried| tried.1).fold(f64::INFINITY, f64::min);
+        let &(piece_bytes, then_s) = tried.iter().find(|tried| tried.1 <= best_s * NEARLY)?;
+        Some((setting(self.hint, piece_bytes)?, then_s))
+    }
+}
+
 static AHEAD: Pieces = Pieces {
     hint: &READAHEAD,
     op: Op::Read,
@@ -302,6 +325,54 @@ fn in_order<'a>(kind: &Pieces, requests: &'a [Request]) -> Option<BTreeMap<u32, 
     (enough && !is_mixed && (found.len() == 1 || !kind.needs_one_process)).then_some(found)
 }
 
+/// What is read of the file, as a mount serves it that reads ahead of all processes together: streams, and all other reads. `None`: it
+/// follows nothing, or a process writes it meanwhile.
+fn read_together<'a>(reads: &[&'a Request], all: &[Request]) -> Option<OrderedReads<'a>> {
+    let begin_s = reads.first()?.start_s;
+    let end_s = reads.iter().map(|each| each.end_s).fold(0.0, f64::max);
+    if all.iter().any(|each| each.op == Op::Write && each.end_s >= begin_s && each.start_s <= end_s) {
+        return None;
+    }
+    let found = ordered_reads(reads.iter().copied());
+    (found.followed >= LEAST_REQUESTS).then_some(found)
+}
+
+/// `readahead` for the files of a directory of which several processes read parts in order, whatever else they read.
+fn ahead_together(
+    directory: &str,
+    files: &[Used<'_>],
+    model: &CostModel,
+) -> Result<Option<HintProposal>, UnknownServer> {
+    let (mut wanted, mut now, mut rest) = (Vec::new(), Times::new(model), Vec::new());
+    let (mut streams, mut longest_bytes, mut largest_bytes, mut apart_bytes) = (Vec::new(), 0, 0, 0);
+    for used in files {
+        let mut reads: Vec<&Request> = used.requests.iter().filter(|of| of.op == Op::Read && of.size > 0).collect();
+        reads.sort_by(|a, b| a.start_s.total_cmp(&b.start_s));
+        let Some(found) = read_together(&reads, used.requests) else { continue };
+        wanted.push(used);
+        largest_bytes = reads.iter().map(|each| each.size).max().unwrap_or(0).max(largest_bytes);
+        now.add_all(used.planned, &reads)?;
+        apart_bytes = found.apart_bytes.max(apart_bytes);
+        rest.push((used.planned, found.others));
+        for ReadTogetherOf { from, bytes, process } in found.streams {
+            longest_bytes = bytes.max(longest_bytes);
+            streams.push(Stream { layout: used.planned, process, from, bytes, pauses_s: 0.0 });
+        }
+    }
+    let Some(pattern) = names_of(files, &wanted) else { return Ok(None) };
+    let mut tried: Vec<(u64, f64)> = Vec::new();
+    // What readers that drift apart are apart has to fit into the windows that are kept for them.
+    let reach = |window_bytes: &u64| window_bytes.saturating_mul(WINDOWS_KEPT) >= apart_bytes;
+    for window_bytes in AHEAD.sizes(largest_bytes, longest_bytes, streams.len()).filter(reach) {
+        let mut then = Times::new(model);
+        rest.iter().try_for_each(|(layout, others)| then.add_all(layout, others))?;
+        streams.iter().try_for_each(|stream| stream.add(&mut then, Op::Read, window_bytes, AHEAD.longest_s))?;
+        tried.push((window_bytes, then.total_s()));
+    }
+    let found = AHEAD.smallest(&tried);
+    Ok(found.and_then(|(setting, then_s)| gain(directory, pattern, setting, wanted.len(), now.total_s(), then_s)))
+}
+
 /// A hint of that kind for files of a directory that are used in order, in pieces that leave servers idle.
 fn in_larger_pieces(
     kind: &Pieces,
@@ -323,24 +394,16 @@ fn in_larger_pieces(
         }
     }
     let (Some(pattern), now_s) = (names_of(files, &wanted), now.total_s()) else { return Ok(None) };
-    let size = &kind.hint.parameters[0];
-    let fits = |bytes: &u64| {
-        let needed = bytes.saturating_mul(kind.at_once).saturating_mul(streams.len() as u64);
-        *bytes > largest_bytes && *bytes <= longest_bytes && needed <= MOST_AHEAD_BYTES
-    };
-    let sizes = (size.least.trailing_zeros()..=size.most.trailing_zeros()).map(|power| 1_u64 << power);
     let mut tried: Vec<(u64, f64)> = Vec::new();
-    for piece_bytes in sizes.filter(fits) {
+    for piece_bytes in kind.sizes(largest_bytes, longest_bytes, streams.len()) {
         let mut then = Times::new(model);
         for stream in &streams {
             stream.add(&mut then, kind.op, piece_bytes, kind.longest_s)?;
         }
         tried.push((piece_bytes, then.total_s()));
     }
-    let best_s = tried.iter().map(|tried| tried.1).fold(f64::INFINITY, f64::min);
-    let Some(&(piece_bytes, then_s)) = tried.iter().find(|tried| tried.1 <= best_s * NEARLY) else { return Ok(None) };
-    let Some(setting) = setting(kind.hint, piece_bytes) else { return Ok(None) };
-    Ok(gain(directory, pattern, setting, wanted.len(), now_s, then_s))
+    let found = kind.smallest(&tried);
+    Ok(found.and_then(|(setting, then_s)| gain(directory, pattern, setting, wanted.len(), now_s, then_s)))
 }
 
 fn gain(
@@ -406,6 +469,21 @@ mod tests {
         // Four disks at once, and fewer startups: 1,024 of 8 ms and 0.8 ms each are what it takes now.
         assert!((8.5..9.5).contains(&found[0].now_s), "{}", found[0].now_s);
         assert!(found[0].then_s < found[0].now_s / 10.0, "{}", found[0].then_s);
+    }
+
+    #[test]
+    fn a_file_that_processes_read_together_is_read_ahead_of_whatever_else_they_read() {
+        // Sixteen processes, each with every sixteenth piece, and as many reads at any place.
+        let pieces = || (0..1024_u64).map(|number| (Op::Read, number * 65536, 65536, number as u32 % 16));
+        let mixed =
+            pieces().flat_map(|piece| [piece, (Op::Read, (1 << 30) + piece.1 * 7919 % (1 << 30), 65536, piece.3)]);
+        let written = pieces().chain([(Op::Write, 0, 10, 0)]).chain(pieces());
+        let files = [file("a/f", pieces()), file("b/f", mixed), file("c/f", written)];
+        let found = proposed(&files, &cluster(0));
+        let what: Vec<_> = found.iter().map(|of| (&*of.directory, of.setting.of().name)).collect();
+        assert_eq!(what, [("a", "readahead"), ("b", "readahead")]);
+        let ratios: Vec<f64> = found.iter().map(|of| of.now_s / of.then_s).collect();
+        assert!(ratios[0] > 5.0 && (1.5..2.0).contains(&ratios[1]), "{ratios:?}");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 mod advised;
 mod error;
+mod fronts;
 mod hinted;
 mod loads;
 mod lockstep;

@@ -95,6 +95,16 @@ impl<'a> Planning<'a> {
         Ok(Self { trace, root, target, files, is_large, present, sizes, rooms: None })
     }
 
+    /// The hints that gain for files like these, laid out as they are.
+    ///
+    /// # Errors
+    /// A file has bytes on a server without a profile.
+    pub fn hints(&self) -> Result<Vec<HintProposal>, WhatifError> {
+        let present = || self.present.iter().map(|layout| &**layout);
+        let found = propose(&self.files, present(), present(), &self.target.cluster);
+        found.map_err(|unknown| WhatifError::Asked(unknown.to_string()))
+    }
+
     /// Plans them.
     ///
     /// # Errors

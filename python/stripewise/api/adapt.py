@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from stripewise import _native, layouts
 from stripewise._native import StripewiseError
-from stripewise.api import least_moves, measured, relief, service, small_files, swaps
+from stripewise.api import least_moves, measured, reading_ahead, relief, service, small_files, swaps
 from stripewise.api import plan as planning
 from stripewise.api import trace as traces
 from stripewise.api.pacing import Pace, Pacer, Progress
@@ -153,6 +153,7 @@ def reconsider(
         return _kept(pool, decision, "the pool keeps no heat, by which files that have their place could be moved")
     if not heat["files"]:
         return _kept(pool, decision, "nothing was read or written of late")
+    decision |= _read_ahead(pool, heat, dry_run=dry_run)
     with TemporaryDirectory() as scratch:
         log = Path(scratch) / "heat.csv"
         heat_bytes = _write_requests(pool, heat, log)
@@ -310,6 +311,16 @@ def _move_small_files(
     if limits.day_bytes is not None:
         left = max(0, limits.day_bytes - copied_today(pool) - relief.copied_bytes(decision))
     return {"small_files": small_files.take(pool, due, pace, progress, most_bytes=left)}
+
+
+def _read_ahead(pool: Pool, heat: PoolHeat, *, dry_run: bool) -> Decision:
+    """The hints that gain for what is read, and those that were set; nothing where none gains."""
+    try:
+        found = reading_ahead.take(pool, heat, decisions(pool), dry_run=dry_run)
+    except StripewiseError as error:
+        # Data can move all the same.
+        found = [{"verdict": "failed", "why": str(error)}]
+    return {"hints": found} if found else {}
 
 
 def _decide(

@@ -5,7 +5,7 @@ What stays on a tier gains what its heat would cost more elsewhere. The least ga
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from stripewise._native import StripewiseError
 from stripewise.api.pacing import Pace, Pacer, Progress
 
 if TYPE_CHECKING:
-    from stripewise._native import PoolHeat, TierPart, TierRoom
+    from stripewise._native import FileHeat, PoolHeat, TierPart, TierRoom
     from stripewise.pool import Pool, Tier
 
 __all__ = ["Step", "copied_bytes", "reserves_bytes", "settle", "steps", "take"]
@@ -89,10 +89,10 @@ def steps(pool: Pool, heat: PoolHeat | None, *, all_landed: bool = False) -> lis
 
 def _step(pool: Pool, tier: Tier, heat: PoolHeat | None, dearer: float, *, all_landed: bool) -> Step:
     known = _native.pool_tier_parts(str(pool.file), tier.name)
-    blocks = {file["path"]: file["blocks"] for file in heat["files"]} if heat is not None else {}
+    hot = {file["path"]: file for file in heat["files"]} if heat is not None else {}
     block_bytes = heat["block_bytes"] if heat is not None else pool.default_width_bytes
     once_s = max(of.write.mean_s(block_bytes) for of in pool.tiers if of.write is not None) if heat is not None else 0.0
-    candidates = [_candidate(part, blocks, (block_bytes, once_s), dearer) for part in known["parts"]]
+    candidates = [_candidate(part, hot.get(part["path"]), (block_bytes, once_s), dearer) for part in known["parts"]]
     candidates.sort(key=lambda of: (of.gain_per_byte, of.part["path"], of.part["stretch"]))
     needed_bytes = _needed_bytes(tier, known["rooms"], pool.land_mark if tier.name == pool.land else None)
     leaving: list[_Candidate] = []
@@ -109,17 +109,17 @@ def _step(pool: Pool, tier: Tier, heat: PoolHeat | None, dearer: float, *, all_l
     return Step(tier.name, used_bytes, size_bytes, needed_bytes, tuple(leaving), kept_hot)
 
 
-def _candidate(
-    part: TierPart, blocks: Mapping[str, Iterable[tuple[int, int]]], block: tuple[int, float], dearer: float
-) -> _Candidate:
+def _candidate(part: TierPart, file: FileHeat | None, block: tuple[int, float], dearer: float) -> _Candidate:
     """`block` is its bytes, and what a write of it costs on the slowest tier in seconds: heat has its prices."""
     block_bytes, once_s = block
     begin, end = part["stretch"]
-    heat_us = sum(
-        cost_us
-        for number, cost_us in blocks.get(part["path"], ())
-        if begin < (number + 1) * block_bytes and number * block_bytes < end
-    )
+    heat_us = 0.0
+    for number, cost_us in file["blocks"] if file is not None else ():
+        first, last = number * block_bytes, (number + 1) * block_bytes
+        inside = min(last, end) - max(first, begin)
+        if inside > 0 and file is not None:
+            # Regions that share a block share its heat. The last block of a file has no more bytes than the file.
+            heat_us += cost_us * inside / max(inside, min(last, file["size_bytes"]) - first)
     share = part["tier_bytes"] / max(1, end - begin)
     # Of the sum of all periods' halves, the last period has about half.
     gain_s = heat_us / 2e6 * share * (1 - 1 / dearer) if dearer > 1 else 0.0

@@ -63,7 +63,8 @@ def adapt(
     their place, and a tier near its limit is relieved of what gains least per byte. Files that programs keep in their
     place, or open for writing while they move, stay until later. While the servers are busy for programs, data moves in
     a tenth of the time. Between two decisions, what has become hot comes to a faster tier at once, where it gains what
-    moves take within ten seconds.
+    moves take within ten seconds. Where reading ahead of programs gains in two decisions, one after the other, it is
+    hinted, unless a person has hinted otherwise.
 
     \b
     Examples:
@@ -147,11 +148,28 @@ def _print_small_files(done: Decision) -> None:
         console.result(f"{name(file['path'])}: left for later: {file['why']}")
 
 
+def _print_hint(hint: Decision) -> None:
+    if hint["verdict"] == "failed":
+        console.result(f"no hints: {hint['why']}")
+        return
+    of = name(hint["directory"] or ".") + ("" if hint["pattern"] is None else f", {hint['pattern']}")
+    told = f"{hint['optimisation']} for {of}: requests like the last ones take {seconds(hint['then_s'])} in place of "
+    told += f"{seconds(hint['now_s'])} by the model"
+    if hint["verdict"] == "hinted":
+        console.result(f"{told}; hinted, {counted(hint['files_hinted'], 'file')} read so from the next open on")
+    else:
+        console.result(f"{told}; not hinted: {hint['why']}")
+    for file in hint["skipped"]:
+        console.result(f"{name(file['path'])}: left for later: {file['why']}")
+
+
 def _print(decision: Decision) -> None:
     for step in decision.get("relief", []):
         settling.report(step)
     if "small_files" in decision:
         _print_small_files(decision["small_files"])
+    for hint in decision.get("hints", []):
+        _print_hint(hint)
     if "ratio" in decision:
         before, after = (mib_per_s(decision[f"{when}_bytes_per_s"]) for when in ("before", "after"))
         console.result(

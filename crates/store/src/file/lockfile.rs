@@ -37,6 +37,8 @@ pub(crate) enum Purpose {
     Lease = 5,
     /// Shared: a writer has changed what it could not mark for a move ([`crate::file::marks`]).
     Unmarked = 6,
+    /// Exclusive, by who has [`Purpose::Writers`] exclusively: a move of a file without writers. None of its bytes changes meanwhile.
+    Still = 7,
 }
 
 /// An open lock file.

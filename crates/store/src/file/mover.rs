@@ -9,7 +9,7 @@
 use crate::backend::plane::OpenServer;
 use crate::file::beside::GoOn;
 use crate::file::inode::{Inode, Store};
-use crate::file::lockfile::LockFile;
+use crate::file::lockfile::{LockFile, Purpose};
 use crate::file::move_plan::MovePlan;
 use crate::file::moving::{Move, Moved};
 use crate::file::room_ahead::{ChangeOfSpace, RoomAhead};
@@ -24,6 +24,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 use stripewise_layout::{Layout, ServerId};
+use stripewise_optimisation::{OptimisationSetting, SMALL};
 
 impl Inode {
     /// Moves the file to `layout`. `name` stands in errors. `progress(done_bytes, total_bytes)` is called after each
@@ -91,10 +92,45 @@ impl Inode {
         };
         // Bytes behind what is taken for the end would stay behind.
         settled.map_err(failed)?;
+        lock.try_exclusive(Purpose::Still).map_err(failed)?;
         let moved = self.move_locked(hash, layout, name, (&lock, gives_way), &mut go_on);
         // If the name stays, the next writer finds no holder and puts the file in order.
         let removed = lock.remove(self.store.locks());
         moved.and_then(|moved| removed.map(|()| moved)).map_err(failed)
+    }
+
+    /// Gives the file an optimisation that moves none of its bytes, as `readahead`, unless it has one of that kind; whether it did. It
+    /// counts from the next open on. `name` stands in errors. It is a move that copies nothing, so that all who use the file find out.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] while the file has a writer; the optimisation is one that says where bytes are.
+    pub fn optimise(self: &Arc<Self>, setting: &OptimisationSetting, name: &str) -> Result<bool> {
+        if !self.has_handle() || setting.of().index == SMALL.index {
+            return Err(Error::NotPlaced { file: name.to_owned() });
+        }
+        let failed = |source: Error| Error::Move { file: name.to_owned(), source: Box::new(source) };
+        let writers = guard(&self.writers);
+        let Some(StructuralLock { lock, settled, _heads }) = self.structural_lock(&writers).map_err(failed)? else {
+            return Err(failed(Error::Busy { file: name.to_owned() }));
+        };
+        let done = settled.and_then(|()| lock.try_exclusive(Purpose::Still));
+        let done = done.and_then(|_| self.optimise_locked(setting, name, &lock));
+        let removed = lock.remove(self.store.locks());
+        done.and_then(|done| removed.map(|()| done)).map_err(failed)
+    }
+
+    fn optimise_locked(&self, setting: &OptimisationSetting, name: &str, lock: &LockFile) -> Result<bool> {
+        let mut handle = self.read_handle()?;
+        let (index, parameters) = setting.pack();
+        if handle.optimisations.parameters(index).is_some() {
+            return Ok(false);
+        }
+        handle.optimisations.enable(index, parameters)?;
+        let (hash, layout) = (handle.layout, self.store.layouts.get(&handle.layout)?);
+        let mut moving = Move::alone(self, lock, handle, layout, self.stat()?.st_size as u64)?;
+        let steps = Steps::new(false, moving.servers());
+        while moving.step(&steps)? {}
+        moving.finish(hash, name).map(|_| true)
     }
 
     /// Bytes that the file's datafiles take, as `(server, bytes)`; a server can stand twice.

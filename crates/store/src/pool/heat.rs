@@ -3,11 +3,14 @@
 //!
 //! The price is the same wherever the block is. Else what moves to a fast tier would seem to cool, and what is asked for
 //! less, but from a slow one, would take its place.
+//!
+//! The same observer keeps the last requests ([`crate::pool::recent`]).
 
 use crate::os::error::Result;
 use crate::pool::heat_table::HeatTable;
 use crate::pool::namespace::{is_shared, namespace_uuid};
 use crate::pool::pool_file::{META_PRESET, Pool};
+use crate::pool::recent::RecentTable;
 use crate::pool::shared::is_root;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -27,6 +30,7 @@ struct Cost {
 /// Counts what requests cost by the profile of the slowest tier.
 struct HeatObserver {
     table: HeatTable,
+    recent: RecentTable,
     /// Of reads and of writes.
     costs: [Cost; 2],
     updates: AtomicU32,
@@ -63,6 +67,11 @@ impl Observer for HeatObserver {
         let cost = self.costs[usize::from(is_write)];
         let cost_us = (cost.startup_us + cost.byte_us * done_bytes as f32).max(1.0) as u32;
         self.table.add(file.0, (part.from, part.to), cost_us);
+        // A request that goes to several servers is noted with its first part.
+        if part.from == request.offset {
+            let thread = request.sender.asking_thread().unwrap_or(0);
+            self.recent.add(file.0, request.offset, request.len, is_write, thread);
+        }
         if self.updates.fetch_add(1, Ordering::Relaxed).is_multiple_of(LOOK_EVERY) {
             self.table.halve_if_due();
         }
@@ -79,11 +88,13 @@ impl Observer for HeatObserver {
 /// The file of heat cannot be made or mapped.
 pub fn with_heat(door: Door, pool: &Pool) -> Result<Door> {
     let Some(config) = pool.heat.filter(|_| is_root() || !is_shared(pool).unwrap_or(false)) else { return Ok(door) };
-    let table = HeatTable::open(&pool.namespace, &namespace_uuid(pool)?, config)?;
+    let uuid = namespace_uuid(pool)?;
+    let table = HeatTable::open(&pool.namespace, &uuid, config)?;
     let fallback = stripewise_model::presets::device(META_PRESET).expect("a device of the model");
     let profiles = pool.tiers.iter().map(|tier| tier.profile.map_or(fallback, |(profile, _)| profile));
     let costs = costs(profiles, config.block_bytes).expect("a pool has a tier");
-    let observer = HeatObserver { table, costs, updates: AtomicU32::new(0) };
+    let recent = RecentTable::open(&pool.namespace, &uuid)?;
+    let observer = HeatObserver { table, recent, costs, updates: AtomicU32::new(0) };
     Ok(door.with_observer(Arc::new(observer)))
 }
 
@@ -105,7 +116,9 @@ mod tests {
         let table = HeatTable::open(directory.path(), "000102030405060708090a0b0c0d0e0f", config).unwrap();
         let tiers = ["ssd-sata", "hdd-7200"].map(|name| stripewise_model::presets::device(name).unwrap());
         let costs = costs(tiers.into_iter(), config.block_bytes).unwrap();
-        let door = Door::default().with_observer(Arc::new(HeatObserver { table, costs, updates: AtomicU32::new(1) }));
+        let recent = RecentTable::open(directory.path(), "000102030405060708090a0b0c0d0e0f").unwrap();
+        let updates = AtomicU32::new(1);
+        let door = Door::default().with_observer(Arc::new(HeatObserver { table, recent, costs, updates }));
         let request = Request {
             sender: stripewise_control::Sender::this_process(Way::Library),
             action: Action::Read,

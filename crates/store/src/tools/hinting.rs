@@ -12,6 +12,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use stripewise_layout::Pattern;
+use stripewise_optimisation::OptimisationSetting;
 
 /// The bytes of the attribute; `None` where there is none. One system call.
 fn read(directory: BorrowedFd<'_>, buffer: &mut [u8; MAX_BYTES]) -> rustix::io::Result<Option<usize>> {
@@ -76,6 +77,20 @@ impl Store {
             hinted_now: hints.of_name(name.as_bytes()),
             hints_version: hints.version,
         })
+    }
+
+    /// Gives the file at `path` an optimisation ([`Inode::optimise`]); whether it did. One that has landed, and is yet to come to its
+    /// place, gets none: it would seem to be there.
+    ///
+    /// # Errors
+    /// As [`Inode::optimise`]; it is no file with a handle.
+    pub fn optimise(self: &Arc<Self>, path: &Path, setting: &OptimisationSetting) -> Result<bool> {
+        let name = path.display().to_string();
+        let inode = self.existing(path)?.ok_or_else(|| Error::NotPlaced { file: name.clone() })?;
+        if self.landed_on(&inode.placement()?, path)?.is_some() {
+            return Ok(false);
+        }
+        inode.optimise(setting, &name)
     }
 
     /// The hints of `directory` (any descriptor of it, O_PATH too), for files that are made there. Hints that cannot be read or

@@ -36,14 +36,23 @@ impl FetchesAhead {
 
     /// The fetches of `[offset, end)`; `None` where a byte has none.
     pub(crate) fn covering(&self, offset: u64, end: u64) -> Option<Covering> {
-        let (mut found, mut at) = (Covering::new(), offset);
-        while at < end {
-            let next = self.list.iter().find(|fetch| (fetch.offset..fetch.end()).contains(&at))?;
-            at = next.end();
-            found.push(next.clone());
-        }
-        Some(found)
+        covering(self.list.iter(), offset, end)
     }
+}
+
+/// Of `fetches` those of `[offset, end)`; `None` where a byte has none. O(fetches).
+pub(crate) fn covering<'a>(
+    fetches: impl Iterator<Item = &'a Arc<Fetch>> + Clone,
+    offset: u64,
+    end: u64,
+) -> Option<Covering> {
+    let (mut found, mut at) = (Covering::new(), offset);
+    while at < end {
+        let next = fetches.clone().find(|fetch| (fetch.offset..fetch.end()).contains(&at))?;
+        at = next.end();
+        found.push(next.clone());
+    }
+    Some(found)
 }
 
 /// One stretch, of which a thread makes a copy in memory.

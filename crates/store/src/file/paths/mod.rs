@@ -8,4 +8,5 @@ pub(crate) mod pattern;
 pub(crate) mod placed;
 pub(crate) mod readahead;
 pub(crate) mod together;
+pub(crate) mod windows;
 pub(crate) mod writebehind;

@@ -61,8 +61,9 @@ pub(crate) struct ReadFront {
     end: u64,
     /// The last pieces before `end`, a bit each, the lowest one for the last: set where it was asked for.
     asked: u128,
-    /// Requests since `end` was `from`.
+    /// Requests since `end` was `from`, and those of them for a piece that was asked for before.
     requests: u32,
+    again: u32,
     from: u64,
     /// The last requests have moved `end` by about as many pieces.
     goes_on: bool,
@@ -76,7 +77,8 @@ pub(crate) enum FrontPlace {
 }
 
 /// Of that many last pieces half must have been asked for, and as many requests must move the end by half as many pieces to twice
-/// as many: readers at random leave most pieces out, or come back to the same ones.
+/// as many, no more than a quarter of them for a piece that was asked for before: readers at random leave most pieces out, or come
+/// back to the same ones.
 const FRONT: u32 = 16;
 
 impl ReadFront {
@@ -89,12 +91,17 @@ impl ReadFront {
 
     /// Of one request, which does not reach behind the greatest offset.
     pub(crate) fn of(offset: u64, len: u64) -> Self {
-        Self { len, end: offset + len, asked: 1, requests: 1, from: offset, goes_on: false }
+        Self { len, end: offset + len, asked: 1, requests: 1, again: 0, from: offset, goes_on: false }
+    }
+
+    /// Whether a request is for one of the pieces, wherever that is. O(1).
+    pub(crate) fn is_piece(&self, offset: u64, len: u64) -> bool {
+        len == self.len && offset.abs_diff(self.end).is_multiple_of(len)
     }
 
     /// Where a request is, if it is for one of the pieces, near to the last ones. O(1).
     pub(crate) fn place(&self, offset: u64, len: u64) -> Option<FrontPlace> {
-        if len != self.len || !offset.abs_diff(self.end).is_multiple_of(len) {
+        if !self.is_piece(offset, len) {
             return None;
         }
         let pieces = offset.abs_diff(self.end) / len;
@@ -108,7 +115,11 @@ impl ReadFront {
     /// Whether a request is for one of the pieces, near to the last ones; it is noted then. O(1).
     pub(crate) fn note(&mut self, offset: u64, len: u64) -> bool {
         match self.place(offset, len) {
-            Some(FrontPlace::Before(pieces)) => self.asked |= 1 << (pieces - 1),
+            Some(FrontPlace::Before(pieces)) => {
+                let piece = 1 << (pieces - 1);
+                self.again += u32::from(self.asked & piece != 0);
+                self.asked |= piece;
+            }
             Some(FrontPlace::Behind(pieces)) => {
                 self.asked = self.asked << (pieces + 1) | 1;
                 self.end = offset + len;
@@ -118,8 +129,9 @@ impl ReadFront {
         self.requests += 1;
         if self.requests == FRONT {
             let moved = (self.end - self.from) / len;
-            self.goes_on = (u64::from(FRONT / 2)..=u64::from(2 * FRONT)).contains(&moved);
-            (self.requests, self.from) = (0, self.end);
+            let is_new = self.again <= FRONT / 4;
+            self.goes_on = is_new && (u64::from(FRONT / 2)..=u64::from(2 * FRONT)).contains(&moved);
+            (self.requests, self.again, self.from) = (0, 0, self.end);
         }
         true
     }
@@ -204,6 +216,8 @@ mod tests {
         assert!(front.note(2000 - 1280, 10) && !front.note(2000 - 1290, 10), "128 pieces are known");
         assert!((0..32).all(|piece| front.note(1900 + piece % 8 * 10, 10)));
         assert_eq!(front.last(), None, "it does not go on");
+        let mut front = ReadFront::of(0, 10);
+        assert!((0..199).all(|number| front.note((number / 2 + 1) * 10, 10) && front.last().is_none()), "twice each");
         let mut front = ReadFront::of(0, 10);
         assert!((1..200).all(|piece| front.note(piece * 30, 10) && front.last().is_none()));
         let mut front = ReadFront::of(5000, 10);

@@ -1,10 +1,10 @@
 //! `readahead`: what a program reads next is fetched from the servers before it asks.
 //!
 //! What is fetched is a copy, and no request must see an old one. So a stretch is fetched only while no process is registered
-//! as a writer of the file, and it counts only as long as the file's epoch counter has the value that it had before that was
-//! found out: a writer of a file with this optimisation counts it up once it is registered, before it changes a byte, and so do
-//! moves and changes of size. The head that an inode keeps has writers that register elsewhere: it is never fetched.
-//! The end of the file is never told from a copy either.
+//! as a writer of the file, which a move of a file without writers is not, and it counts only as long as the file's epoch counter
+//! has the value that it had before that was found out: a writer of a file with this optimisation counts it up once it is
+//! registered, before it changes a byte, and so do moves and changes of size. The head that an inode keeps has writers that
+//! register elsewhere: it is never fetched. The end of the file is never told from a copy either.
 //!
 //! What an open does not read one piece after the other, all opens of the file in this process may: each of the programs of a job
 //! some pieces, in about the order of the file. For these it is fetched once ([`crate::file::paths::together`]).
@@ -12,9 +12,11 @@
 //! Only opens for reading have this path. Not in a pool of several users, whose counters do not tell of all writers.
 
 use crate::file::inode::Inode;
-use crate::file::paths::fetch::{Covering, Fetch, FetchesAhead, Scatter};
+use crate::file::paths::fetch::{Covering, Fetch, FetchesAhead, Scatter, covering};
 use crate::file::paths::path::IoPath;
 use crate::file::paths::pattern::{ReadFront, ReadHistory, ReadPattern};
+use crate::file::paths::together::StreamTogether;
+use crate::file::paths::windows::WindowBounds;
 use crate::file::requests::Requests;
 use crate::format::hints::ReadAheadHint;
 use crate::os::error::Result;
@@ -28,6 +30,8 @@ use stripewise_layout::MAX_OFFSET;
 const MOST_BYTES: u64 = 1 << 30;
 /// Requests for which nothing is fetched after a file was found to have a writer, or there was no room or thread.
 const PAUSE: u32 = 32;
+/// Windows behind those ahead that are kept for readers which have drifted apart.
+const WINDOWS_KEPT: u64 = 4;
 /// Most stretches of a strided reader that are fetched at once.
 const MOST_STRIDES: u64 = 16;
 /// Unknown requests in a row after which what was fetched is let go of.
@@ -107,18 +111,51 @@ impl<B: IoPath + Clone + 'static> ReadAhead<B> {
         }
         let pause = streams.pause;
         let stream = streams.note(offset, len);
-        stream.fetches.let_go_of_older(epoch);
-        let last = stream.front.last()?;
+        if stream.windows.held().any(|fetch| fetch.epoch != epoch) {
+            stream.windows.fetch_again();
+        }
+        if !stream.windows.has_begun() {
+            stream.front.last()?;
+        }
         let next_pause = if pause > 0 {
             pause - 1
-        } else if self.fetch_behind(&mut stream.fetches, sender, last, true).is_some() {
+        } else if self.fetch_windows(stream, sender, (offset, len)).is_some() {
             0
         } else {
+            if stream.windows.held().next().is_none() {
+                stream.windows.let_go();
+            }
             PAUSE
         };
-        let covering = stream.fetches.covering(offset, offset + len);
+        let covering = covering(stream.windows.held(), offset, offset + len);
         streams.pause = next_pause;
         Some(covering)
+    }
+
+    /// Of a stream that several opens read: fetches windows until there are `depth` ahead of the request, as far as the others leave room
+    /// for them. `None`: it cannot now.
+    fn fetch_windows(&self, stream: &mut StreamTogether, sender: Sender, (offset, len): (u64, u64)) -> Option<()> {
+        let bounds = WindowBounds {
+            window_bytes: self.hint.window_bytes,
+            depth: u64::from(self.hint.depth),
+            kept: WINDOWS_KEPT,
+        };
+        let head_bytes = self.head_bytes()?;
+        let had_begun = stream.windows.has_begun();
+        let from = stream.front.last().map_or(offset, |(last, _)| last) + len;
+        while !stream.windows.held().next_back().is_some_and(|last| last.is_short()) {
+            let next = stream.windows.next(offset, from.max(head_bytes), ReadFront::FIRST * len, bounds);
+            let Some(range) = next.map(|range| range.start..range.end.min(MAX_OFFSET)) else { break };
+            if range.is_empty() {
+                break;
+            }
+            let fetch = self.fetch(sender, range.start, range.end - range.start)?;
+            stream.windows.push(range, fetch);
+        }
+        if had_begun && !stream.windows.has_begun() {
+            stream.front = ReadFront::of(offset, len);
+        }
+        Some(())
     }
 
     /// Fetches what comes behind a request, as far as that can be told. `None`: it cannot now.
@@ -131,24 +168,15 @@ impl<B: IoPath + Clone + 'static> ReadAhead<B> {
     ) -> Option<()> {
         match pattern {
             ReadPattern::Unknown => Some(()),
-            ReadPattern::Sequential => self.fetch_behind(fetches, sender, request, false),
+            ReadPattern::Sequential => self.fetch_behind(fetches, sender, request),
             ReadPattern::Strided(distance) => self.fetch_strides(fetches, sender, request, distance),
         }
     }
 
     /// Of a sequential stream: fetches windows behind the request until there are `depth` ahead of it, and lets go of those before it.
-    /// What is read `together` comes only nearly in order: what is near before it is kept, and the first window reaches farther than a
-    /// reader may be ahead. `None`: it cannot now.
-    fn fetch_behind(
-        &self,
-        fetches: &mut FetchesAhead,
-        sender: Sender,
-        (offset, len): (u64, u64),
-        together: bool,
-    ) -> Option<()> {
-        let (kept_bytes, first_bytes) =
-            if together { (ReadFront::PIECES * len, ReadFront::FIRST * len) } else { (0, len) };
-        while fetches.list.front().is_some_and(|fetch| fetch.end() + kept_bytes <= offset) {
+    /// `None`: it cannot now.
+    fn fetch_behind(&self, fetches: &mut FetchesAhead, sender: Sender, (offset, len): (u64, u64)) -> Option<()> {
+        while fetches.list.front().is_some_and(|fetch| fetch.end() <= offset) {
             fetches.list.pop_front();
         }
         let next = (offset + len).max(self.head_bytes()?);
@@ -158,12 +186,12 @@ impl<B: IoPath + Clone + 'static> ReadAhead<B> {
         let ahead = |fetches: &FetchesAhead| fetches.list.iter().filter(|fetch| fetch.offset > offset).count();
         while ahead(fetches) < self.hint.depth as usize && !fetches.list.back().is_some_and(|last| last.is_short()) {
             let from = fetches.list.back().map_or(next, |last| last.end());
-            fetches.step_bytes = (2 * fetches.step_bytes.max(first_bytes)).min(self.hint.window_bytes);
+            fetches.step_bytes = (2 * fetches.step_bytes.max(len)).min(self.hint.window_bytes);
             let step_bytes = fetches.step_bytes.min(MAX_OFFSET.saturating_sub(from));
             if step_bytes == 0 {
                 break;
             }
-            self.fetch(fetches, sender, from, step_bytes)?;
+            fetches.list.push_back(self.fetch(sender, from, step_bytes)?);
         }
         Some(())
     }
@@ -185,7 +213,7 @@ impl<B: IoPath + Clone + 'static> ReadAhead<B> {
         for at in places().skip(1) {
             let is_known = fetches.list.iter().any(|fetch| fetch.offset == at);
             if at >= head_bytes && at <= MAX_OFFSET - len && !is_known {
-                self.fetch(fetches, sender, at, len)?;
+                fetches.list.push_back(self.fetch(sender, at, len)?);
             }
         }
         Some(())
@@ -199,9 +227,9 @@ impl<B: IoPath + Clone + 'static> ReadAhead<B> {
     }
 
     /// Has a thread fetch `[offset, offset + len)`. `None`: the file has a writer, or there is no room or thread for it. One
-    /// system call.
-    fn fetch(&self, fetches: &mut FetchesAhead, sender: Sender, offset: u64, len: u64) -> Option<()> {
-        let epoch = self.inode.epoch_without_writers().ok()??;
+    /// system call, or four while the file is moved.
+    fn fetch(&self, sender: Sender, offset: u64, len: u64) -> Option<Arc<Fetch>> {
+        let epoch = self.inode.epoch_of_still_bytes().ok()??;
         let room = self.inode.store.fetched.take(len, MOST_BYTES)?;
         let fetch = Arc::new(Fetch::new(offset, len as usize, epoch, room));
         let (weak, below, inode) = (Arc::downgrade(&fetch), self.below.clone(), self.inode.clone());
@@ -210,11 +238,7 @@ impl<B: IoPath + Clone + 'static> ReadAhead<B> {
             let Some(fetch) = weak.upgrade() else { return };
             fetch.run(|bytes| read_ahead(&below, &inode, sender, bytes, fetch.offset));
         };
-        if !self.inode.store.threads.try_do(work) {
-            return None;
-        }
-        fetches.list.push_back(fetch);
-        Some(())
+        self.inode.store.threads.try_do(work).then_some(fetch)
     }
 
     /// Lets go of what was fetched, for this open and for all.
@@ -238,6 +262,11 @@ impl<B: IoPath + Clone + 'static> ReadAhead<B> {
             at = to;
         }
         // A write that has returned before this request came is seen here, as its writer has counted up the epoch.
+        self.is_of_now(covering)
+    }
+
+    /// Whether the file's epoch counter has the value still that it had before the fetches. One load.
+    fn is_of_now(&self, covering: &Covering) -> bool {
         let epoch = self.inode.epoch();
         covering.iter().all(|fetch| fetch.epoch == epoch)
     }
@@ -261,7 +290,10 @@ impl<B: IoPath + Clone + 'static> IoPath for ReadAhead<B> {
             if self.copy(&covering, requests.sender(), bufs, offset, offset + len) {
                 return Ok(len as usize);
             }
-            self.let_go();
+            // What has become old is fetched again by the next request.
+            if self.is_of_now(&covering) {
+                self.let_go();
+            }
         }
         let count = self.below.read(requests, bufs, offset)?;
         if (count as u64) < len {

@@ -1,10 +1,12 @@
 //! What all opens of a file in this process read together: each some pieces of a stretch, and all of them nearly in order.
 
-use crate::file::paths::fetch::FetchesAhead;
+use crate::file::paths::fetch::Fetch;
 use crate::file::paths::pattern::ReadFront;
+use crate::file::paths::windows::KeptWindows;
 use crate::os::first_process::FirstProcess;
 use crate::os::sync::{Mutex, MutexGuard, guard};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Streams of one file that are told apart.
 const MOST_STREAMS: usize = 8;
@@ -32,7 +34,8 @@ pub(crate) struct StreamsTogether {
 #[derive(Debug)]
 pub(crate) struct StreamTogether {
     pub(crate) front: ReadFront,
-    pub(crate) fetches: FetchesAhead,
+    /// What was fetched for it, wherever its readers are.
+    pub(crate) windows: KeptWindows<Arc<Fetch>>,
     /// The request by which it was used last, by number.
     used: u64,
 }
@@ -49,17 +52,23 @@ impl StreamsTogether {
     pub(crate) fn note(&mut self, offset: u64, len: u64) -> &mut StreamTogether {
         self.requests += 1;
         let requests = self.requests;
-        let at = self.list.iter_mut().position(|stream| stream.front.note(offset, len));
+        // One that has fetched it comes before those that it is near to: these may be of readers that have drifted off.
+        let at = self.list.iter().position(|stream| stream.has_fetched(offset, len));
+        let at = at.or_else(|| self.list.iter().position(|stream| stream.has(offset, len)));
         let mut stream = at.and_then(|at| self.list.remove(at)).unwrap_or_else(|| StreamTogether {
             front: ReadFront::of(offset, len),
-            fetches: FetchesAhead::default(),
+            windows: KeptWindows::default(),
             used: requests,
         });
+        if at.is_some() {
+            stream.front.note(offset, len);
+        }
+        stream.windows.note(offset..offset + len);
         stream.used = requests;
         self.list.retain(|other| requests - other.used <= MOST_OTHERS);
         // Readers at random make a stream of each of their requests: what has shown an order stays before those.
         while self.list.len() >= MOST_STREAMS {
-            let unordered = self.list.iter().rposition(|other| !other.front.goes_on());
+            let unordered = self.list.iter().rposition(|other| !other.goes_on());
             self.list.remove(unordered.unwrap_or(self.list.len() - 1));
         }
         self.list.push_front(stream);
@@ -68,11 +77,28 @@ impl StreamsTogether {
 
     /// Whether a request is a piece of a stream that several opens have read in order. O(streams).
     pub(crate) fn goes_on_with(&self, offset: u64, len: u64) -> bool {
-        self.list.iter().any(|stream| stream.front.goes_on() && stream.front.place(offset, len).is_some())
+        self.list.iter().any(|stream| stream.goes_on() && stream.has(offset, len))
     }
 
     /// Forgets all of them, with what was fetched.
     pub(crate) fn let_go(&mut self) {
         self.list.clear();
+    }
+}
+
+impl StreamTogether {
+    /// Whether several opens have read it in order.
+    fn goes_on(&self) -> bool {
+        self.windows.has_begun() || self.front.goes_on()
+    }
+
+    /// Whether a request is for one of its pieces: near to the last ones, or where something was fetched for it.
+    fn has(&self, offset: u64, len: u64) -> bool {
+        self.front.place(offset, len).is_some() || self.has_fetched(offset, len)
+    }
+
+    /// Whether a request is for what was fetched for it, or will be next.
+    fn has_fetched(&self, offset: u64, len: u64) -> bool {
+        self.front.is_piece(offset, len) && self.windows.reach(offset)
     }
 }

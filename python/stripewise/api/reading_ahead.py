@@ -1,0 +1,121 @@
+"""`readahead` where it gains: what `adapt` hints by itself.
+
+A pool that keeps heat keeps its last requests, too. They are priced as `plan` and `advise` price those of a trace. What
+gains in two decisions, one after the other, is hinted: for new files of the directory, and for those that were read.
+
+What a person has hinted stays, and what was removed is not hinted again.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from stripewise import _native
+from stripewise._native import StripewiseError
+from stripewise.api import trace as traces
+
+if TYPE_CHECKING:
+    from stripewise._native import PoolHeat, ProposedHint
+    from stripewise.pool import Pool
+
+__all__ = ["hinted", "take"]
+
+NAME = "readahead"
+"""`writebehind` is for people to hint: it changes when other mounts see what was written."""
+
+Proposal = dict[str, Any]
+"""A hint with its numbers, and what became of it: as a decision keeps them in `hints`."""
+
+
+def hinted(pool: Pool, heat: PoolHeat) -> list[ProposedHint]:
+    """The hints that gain for requests like the last ones. O(4,096 requests), beside windows to try."""
+    paths = {file["id"]: file["path"] for file in heat["files"] if "id" in file}
+    with TemporaryDirectory() as scratch:
+        log = Path(scratch) / "recent.csv"
+        if not _write_requests(pool, paths, log):
+            return []
+        found = _native.hints_for(traces.read(log).native, str(pool.file), str(pool.mount))
+    return [hint for hint in found if hint["optimisation"].startswith(f"{NAME}=")]
+
+
+def take(
+    pool: Pool, heat: PoolHeat, decisions: Iterable[Mapping[str, Any]], *, dry_run: bool = False
+) -> list[Proposal]:
+    """Hints what gained in the last of the `decisions`, too; each proposal with its numbers and what was done."""
+    before = list(decisions)
+    asked = hinted(pool, heat)
+    return [_taken(pool, heat, hint, before, dry_run=dry_run) for hint in asked]
+
+
+def _taken(
+    pool: Pool, heat: PoolHeat, hint: ProposedHint, before: list[Mapping[str, Any]], *, dry_run: bool
+) -> Proposal:
+    directory, pattern, setting = hint["directory"] or ".", hint["pattern"], hint["optimisation"]
+    said = _said(pool, directory)
+    own = [of for decision in before for of in _of(decision, hint) if of.get("verdict") == "hinted"]
+    is_own = bool(own) and said == [(pattern, own[-1]["optimisation"])]
+    found: Proposal = {**hint, "verdict": "kept", "files_hinted": 0, "skipped": []}
+    if is_own:
+        found["optimisation"] = setting = said[0][1]
+    elif said:
+        return {**found, "why": f"{directory} has {said[0][1]} already, as a hint says"}
+    elif own:
+        return {**found, "why": f"the hint of {directory} was removed"}
+    elif not before or not _of(before[-1], hint):
+        return {**found, "verdict": "waits", "why": "it has to gain in two decisions, one after the other"}
+    if dry_run:
+        return {**found, "verdict": "waits", "why": "only asked what would be done"}
+    if not is_own:
+        _native.hint_set(str(pool.file), directory, pattern, [setting])
+    for path in _files(heat, hint):
+        try:
+            found["files_hinted"] += _native.file_optimise(str(pool.file), path, setting)
+        except StripewiseError as error:
+            found["skipped"].append({"path": path, "why": str(error)})
+    if is_own and not found["files_hinted"] and not found["skipped"]:
+        return {**found, "why": "it is hinted already"}
+    return {**found, "verdict": "hinted"}
+
+
+def _of(decision: Mapping[str, Any], hint: ProposedHint) -> list[Mapping[str, Any]]:
+    """What a decision says of that hint, whatever its window; what is no proposal in its line is not believed."""
+    known = decision.get("hints")
+    proposals = [of for of in known if isinstance(of, dict)] if isinstance(known, list) else []
+    return [of for of in proposals if all(of.get(key) == hint[key] for key in ("directory", "pattern"))]
+
+
+def _said(pool: Pool, directory: str) -> list[tuple[str | None, str]]:
+    """What hints of a directory say of reading ahead: of which names, and how far."""
+    hints = _native.hints_of(str(pool.file), directory)["hints"]
+    return [(of["pattern"], said) for of in hints for said in of["optimisations"] if said.startswith(f"{NAME}=")]
+
+
+def _files(heat: PoolHeat, hint: ProposedHint) -> list[str]:
+    """The files of the directory that are hot, of the names that the hint is for."""
+    found = []
+    for file in heat["files"]:
+        directory, _, name = file["path"].rpartition("/")
+        ending = (hint["pattern"] or "*").removeprefix("*")
+        if directory == hint["directory"] and name.endswith(ending):
+            found.append(file["path"])
+    return found
+
+
+def _write_requests(pool: Pool, paths: Mapping[int, str], log: Path) -> bool:
+    """Those of files that are there; whether there are any. Each thread is a process."""
+    requests = _native.pool_recent(str(pool.file))
+    known = [of for of in requests if of[0] in paths]
+    with log.open("w", newline="", encoding="utf-8") as out:
+        rows = csv.writer(out)
+        rows.writerow(["rank", "file", "op", "offset", "size", "start_ns"])
+        begin_ms = known[0][5] if known else 0
+        for number, (file, offset, size, is_write, thread, time_ms) in enumerate(known):
+            # The clock is coarse: those of one tick stay in their order.
+            start_ns = (time_ms - begin_ms) % (1 << 32) * 1_000_000 + number
+            op = "write" if is_write else "read"
+            rows.writerow([thread, pool.mount / paths[file], op, offset, size, start_ns])
+    return bool(known)
