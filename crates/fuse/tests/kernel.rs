@@ -319,6 +319,39 @@ fn on_one_processor() {
     sched_setaffinity(None, &one).unwrap();
 }
 
+/// How long the scheduler lets a thread of this process go on while others of its processor have work; 0 for a kernel before Linux
+/// 6.12, which does not say it. `None` if there is no such thread.
+fn turn_ns(thread: libc::pid_t) -> Option<u64> {
+    // SAFETY: all fields may be 0, and the kernel fills in as many bytes as it is told that there are.
+    unsafe {
+        let mut found: libc::sched_attr = std::mem::zeroed();
+        let bytes = size_of::<libc::sched_attr>();
+        let done = libc::syscall(libc::SYS_sched_getattr, thread, &raw mut found, bytes, 0) == 0;
+        done.then_some(found.sched_runtime)
+    }
+}
+
+/// With shorter turns of theirs, the kernel wakes the program that they serve up on an idle processor more than twice as often.
+#[test]
+fn threads_that_serve_have_turns_as_long_as_those_of_programs() {
+    let Some(mounted) = Mounted::new(false, true) else { return };
+    // All threads serve from here on.
+    assert_eq!(ask(&mounted.open(), "user.pass"), Errno::NODATA);
+    let mut serving = 0;
+    for task in std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path()) {
+        let thread = task.file_name().unwrap().to_str().unwrap().parse().unwrap();
+        // A thread of another test may have ended meanwhile.
+        if std::fs::read_to_string(task.join("comm")).is_ok_and(|name| name.starts_with("fuse-cpu"))
+            && let Some(turn_ns_of_it) = turn_ns(thread)
+        {
+            assert_eq!(Some(turn_ns_of_it), turn_ns(0));
+            serving += 1;
+        }
+    }
+    assert!(serving >= THREADS, "{serving}");
+    mounted.end();
+}
+
 /// Asks for an attribute that no file has; the answer.
 fn ask(file: &File, name: &str) -> Errno {
     rustix::fs::fgetxattr(file, name, &mut [0_u8; 8]).unwrap_err()

@@ -74,32 +74,6 @@ impl Drop for UringTransport {
     }
 }
 
-/// How long the scheduler lets a thread that serves go on while others of its processor have work, too: the least that it takes
-/// (Linux 6.12).
-const TURN_NS: u64 = 100_000;
-
-/// Asks the scheduler for short turns of the calling thread, which then gets its turn sooner. The request of a program waits
-/// for the turn of the thread that has it, and each of the others would go on with the queue for milliseconds.
-fn take_short_turns() {
-    // SAFETY: neither has to do with memory.
-    let (policy, nice) = unsafe { (libc::sched_getscheduler(0), libc::getpriority(libc::PRIO_PROCESS, 0)) };
-    if policy != libc::SCHED_OTHER {
-        return;
-    }
-    let turns = libc::sched_attr {
-        size: size_of::<libc::sched_attr>() as u32,
-        sched_policy: policy as u32,
-        sched_flags: 0,
-        sched_nice: nice,
-        sched_priority: 0,
-        sched_runtime: TURN_NS,
-        sched_deadline: 0,
-        sched_period: 0,
-    };
-    // SAFETY: the kernel reads as many bytes as the first field says. A refusal leaves the turns as they are.
-    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const turns, 0) };
-}
-
 /// A ring of one entry, for the thread that enables it. The kernel completes commands only while that thread waits for them, by
 /// a wake-up alone; else it would interrupt the thread.
 fn ring() -> io::Result<IoUring<squeue::Entry128, cqueue::Entry>> {
@@ -148,7 +122,8 @@ impl UringTransport {
     }
 
     /// Has the calling thread, which is to serve by this, run on the processor of the queue, if it may there: a program and
-    /// what serves it take turns, short ones, and neither wakes another processor up.
+    /// what serves it take turns, and neither wakes another processor up. Their turns are equally long: with shorter ones of
+    /// this thread the kernel (Linux 6.18) wakes the program up on an idle processor more than twice as often.
     pub fn stay(&self) {
         let Ok(allowed) = sched_getaffinity(None) else { return };
         let processor = usize::from(self.queue);
@@ -158,7 +133,6 @@ impl UringTransport {
             // Elsewhere it is slower, and as right.
             let _ = sched_setaffinity(None, &only);
         }
-        take_short_turns();
     }
 
     /// Makes the entry known to the kernel, which from now on fills it by the thread that calls this. Two system calls.
@@ -297,36 +271,5 @@ impl ReplySink for UringSink<'_> {
 
     fn device(&self) -> &Arc<FuseDevice> {
         self.device
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// What the scheduler has of the calling thread: policy, niceness, and the length of its turns, 0 before Linux 6.12.
-    fn scheduled() -> (u32, i32, u64) {
-        // SAFETY: all fields may be 0, and the kernel fills in as many bytes as it is told that there are.
-        let found = unsafe {
-            let mut found: libc::sched_attr = std::mem::zeroed();
-            let bytes = size_of::<libc::sched_attr>();
-            assert_eq!(libc::syscall(libc::SYS_sched_getattr, 0, &raw mut found, bytes, 0), 0);
-            found
-        };
-        (found.sched_policy, found.sched_nice, found.sched_runtime)
-    }
-
-    #[test]
-    fn short_turns_leave_a_thread_as_nice_as_it_was() {
-        let of_thread = || {
-            // SAFETY: it has nothing to do with memory.
-            assert_eq!(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 7) }, 0);
-            let before = scheduled();
-            take_short_turns();
-            (before, scheduled())
-        };
-        let (before, after) = std::thread::spawn(of_thread).join().unwrap();
-        assert_eq!((after.0, after.1), (before.0, 7));
-        assert!(before.2 == 0 || after.2 == TURN_NS, "{before:?}, then {after:?}");
     }
 }
