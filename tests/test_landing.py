@@ -164,10 +164,10 @@ def test_a_tier_near_its_limit_is_relieved_of_the_regions_with_the_least_gain_pe
         }
 
     room = {"server": "ssd.0", "used_bytes": 4 << 20, "free_bytes": 512 * kib, "reserve_bytes": 513 * kib}
+    room["on_disk_bytes"] = 512 * kib
     # Two regions share the first block of heat, and two the last one.
     parts = [part(0, 512), part(512, 1024), part(1024, 2048), part(2048, 2304), part(2304, 3072)]
     monkeypatch.setattr(relief._native, "pool_tier_parts", lambda *_: {"parts": parts, "rooms": [room]})
-    monkeypatch.setattr(relief.usage, "free_on_disk", lambda _: 512 * kib)
     heat = {
         "block_bytes": 1 << 20,
         "period_s": 600,

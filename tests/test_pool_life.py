@@ -137,9 +137,9 @@ def test_what_stays_is_named_and_the_exit_code_says_so(mounted):
     (mounted.mount / "d").mkdir()
     # What has a part in its inode does not move beside a writer.
     mounted.stripewise("hint", "--pool", mounted.file, "d", "small=64K")
-    with (mounted.mount / "d/busy").open("wb") as busy:
-        busy.write(bytes(100_000))
-        busy.flush()
+    with (mounted.mount / "d/busy").open("wb", buffering=0) as busy:
+        busy.write(bytes(1000))
+        busy.write(bytes(99_000))
         stays = mounted.stripewise("pool", "drain", mounted.file, "hdd.2", check=False)
         assert stays.returncode == 1
         assert "d/busy: stays on hdd.2" in stays.stdout and "open for writing" in stays.stdout
