@@ -189,9 +189,10 @@ impl Session {
         if let Some(last) = last {
             registered.wait_for(all);
             let look = || ask(mount_point, last, all - before);
+            // Without this thread, what waits is served after the next reply.
             std::thread::scope(|scope| {
-                std::thread::Builder::new().name("fuse-late".to_owned()).spawn_scoped(scope, look).map(drop)
-            })?;
+                let _ = std::thread::Builder::new().name("fuse-late".to_owned()).spawn_scoped(scope, look);
+            });
         }
         begun();
         let mut result = Ok(());
