@@ -403,6 +403,22 @@ proptest! {
     }
 }
 
+#[test]
+fn zeros_at_the_end_of_a_file_that_moves_beside_its_writer_stay() {
+    let pool = TestPool::new(3);
+    let (_fd, inode) = create(&pool.open(), "file");
+    inode.register_writer().unwrap();
+    let mut bytes = pattern(1_000_000, 1);
+    bytes.resize(1_200_000, 0);
+    write_all(&inode, &bytes, 0);
+    for server in [2, 1] {
+        inode.move_watched(&layout(&[(0, &[(server, 777)])]), "file", true, &mut |_, _| Then::On).unwrap();
+        assert_eq!(inode.size_bytes().unwrap(), 1_200_000);
+        assert!(content(&inode) == bytes);
+    }
+    inode.release_writer().unwrap();
+}
+
 /// What cannot be copied again is not moved under its writer.
 #[test]
 fn a_file_that_is_cut_while_it_moves_stays() {

@@ -383,20 +383,24 @@ impl<'a> Move<'a> {
     }
 
     /// Writes `chunk`, leaving out blocks of zeros so that holes stay holes, except in the inode, whose bytes may hold
-    /// anything from before, and where something was copied before.
+    /// anything from before, and where something was copied before. Beside writers the end of the copy is all that says how long the
+    /// file is, so that the block there is no hole.
     fn write(&self, chunk: &[u8], at: u64) -> Result<()> {
         const BLOCK: usize = 64 << 10;
         let in_inode = has_bytes_in_inode(&self.copy, at, 1);
         let is_again = self.total_bytes > 2 * bytes_of(&self.pass);
-        let zeros = |block: &[u8]| !in_inode && !is_again && block.iter().all(|&byte| byte == 0);
+        let is_end = |to: usize| self.alone.is_none() && at + to as u64 >= self.size_bytes;
+        let zeros = |from: usize, to: usize| {
+            !in_inode && !is_again && !is_end(to) && chunk[from..to].iter().all(|&byte| byte == 0)
+        };
         let mut from = 0;
         while from < chunk.len() {
             let mut to = (from + BLOCK).min(chunk.len());
-            if zeros(&chunk[from..to]) {
+            if zeros(from, to) {
                 from = to;
                 continue;
             }
-            while to < chunk.len() && !zeros(&chunk[to..(to + BLOCK).min(chunk.len())]) {
+            while to < chunk.len() && !zeros(to, (to + BLOCK).min(chunk.len())) {
                 to = (to + BLOCK).min(chunk.len());
             }
             self.write_all(&chunk[from..to], at + from as u64)?;
