@@ -3,7 +3,6 @@
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -15,7 +14,7 @@ use crate::init::{MAJOR, Negotiation, OLDEST_MINOR, OVER_IO_URING};
 use crate::messages::{Call, RequestHeader};
 use crate::reply::Reply;
 use crate::transport::{ReplySink, Transport};
-use crate::uring::{Asked, Registrations, UringTransport, ask, prepare, put_one_queue_last};
+use crate::uring::{Asked, UringTransport, prepare};
 
 /// Threads that read the device where requests travel by `io_uring`: it brings FORGET and INTERRUPT.
 const BESIDE: usize = 2;
@@ -150,14 +149,13 @@ impl Session {
         &self.device
     }
 
-    /// Serves requests of the mount on `mount_point` by `server` until the connection ends. Says `begun` when it makes no use of
-    /// the mount itself any more, by which an unmount would find it busy.
+    /// Serves requests by `server` until the connection ends.
     ///
     /// # Errors
     /// Those of making threads and descriptors, before the first request is served; the first that ended a thread.
-    pub fn run(self, server: &Arc<impl FuseServer>, mount_point: &Path, begun: impl FnOnce()) -> io::Result<()> {
+    pub fn run(self, server: &Arc<impl FuseServer>) -> io::Result<()> {
         // Only the threads hold the connection: it ends with them.
-        let Session { device, options, mut entries, travel } = self;
+        let Session { device, options, entries, travel } = self;
         let beside = !entries.is_empty();
         let of_device = if beside { BESIDE } else { options.threads };
         let mut transports = Vec::with_capacity(of_device);
@@ -174,27 +172,11 @@ impl Session {
             let serve = move || serve_all(&mut transport, &*server, options.only, gathers);
             threads.push(std::thread::Builder::new().name(format!("fuse-{number}")).spawn(serve)?);
         }
-        let (all, before) = (entries.len(), put_one_queue_last(&mut entries));
-        let last = entries.last().map(UringTransport::queue);
-        let registered = Arc::new(Registrations::default());
-        for (number, entry) in entries.into_iter().enumerate() {
-            if number == before {
-                registered.wait_for(before);
-            }
+        for entry in entries {
             let (server, travel, name) = (server.clone(), travel.clone(), format!("fuse-cpu{}", entry.queue()));
-            let registered = registered.clone();
-            let serve = move || serve_entry(entry, &*server, options.only, &travel, &registered);
+            let serve = move || serve_entry(entry, &*server, options.only, &travel);
             threads.push(std::thread::Builder::new().name(name).spawn(serve)?);
         }
-        if let Some(last) = last {
-            registered.wait_for(all);
-            let look = || ask(mount_point, last, all - before);
-            // Without this thread, what waits is served after the next reply.
-            std::thread::scope(|scope| {
-                let _ = std::thread::Builder::new().name("fuse-late".to_owned()).spawn_scoped(scope, look);
-            });
-        }
-        begun();
         let mut result = Ok(());
         for thread in threads {
             let ended = thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread that serves panicked")));
@@ -242,12 +224,9 @@ fn serve_entry(
     server: &impl FuseServer,
     only: Option<u32>,
     travel: &Travel,
-    registered: &Registrations,
 ) -> io::Result<()> {
     entry.stay();
-    let answer = entry.register();
-    registered.add();
-    let Err(error) = answer else { return serve_all(&mut entry, server, only, None) };
+    let Err(error) = entry.register() else { return serve_all(&mut entry, server, only, None) };
     // The first of them says it for all.
     let _ = travel.refused.set(format!("the device (the kernel has refused io_uring: {error})"));
     let mut transport = DeviceTransport::new(entry.device().clone());
@@ -379,9 +358,7 @@ mod tests {
                 .iter_mut()
                 .for_each(UringTransport::ask_for_no_queue);
             let travel = session.travel().clone();
-            let (mount_point, (begun, has_begun)) = (dir.path().to_owned(), std::sync::mpsc::channel());
-            let run = move || session.run(&Arc::new(Empty), &mount_point, move || begun.send(()).unwrap());
-            let served = std::thread::spawn(run);
+            let served = std::thread::spawn(move || session.run(&Arc::new(Empty)));
             for _ in 0..100 {
                 assert_eq!(rustix::fs::statfs(dir.path()).unwrap_err(), Errno::NOSPC);
             }
@@ -392,7 +369,6 @@ mod tests {
                 std::thread::yield_now();
             }
             assert!(travel.to_string().contains("has refused io_uring"), "{travel}");
-            has_begun.recv().unwrap();
             rustix::mount::unmount(dir.path(), rustix::mount::UnmountFlags::empty()).unwrap();
             served.join().unwrap().unwrap();
         }

@@ -6,12 +6,11 @@ use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, mpsc};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use stripewise_fuse::{
     Call, DirectoryEntries, EntryReply, FileAttr, FuseDevice, FuseServer, Notifier, OpenReply, Reply, RequestHeader,
     Session, SessionOptions, open_flags,
@@ -160,8 +159,6 @@ struct Mounted {
     memory: Arc<Memory>,
     notifier: Notifier,
     served: Option<JoinHandle<std::io::Result<()>>>,
-    /// Says when it makes no use of the mount itself any more.
-    has_begun: mpsc::Receiver<()>,
 }
 
 impl Mounted {
@@ -198,10 +195,8 @@ impl Mounted {
         let travel = session.travel().to_string();
         let notifier = Notifier::new(session.device().clone());
         let server = memory.clone();
-        let (mount_point, (begun, has_begun)) = (dir.path().to_owned(), mpsc::channel());
-        let run = move || session.run(&server, &mount_point, move || begun.send(()).unwrap());
-        let served = Some(std::thread::spawn(run));
-        Some((Mounted { dir, memory, notifier, served, has_begun }, travel))
+        let served = Some(std::thread::spawn(move || session.run(&server)));
+        Some((Mounted { dir, memory, notifier, served }, travel))
     }
 
     fn open(&self) -> File {
@@ -209,7 +204,6 @@ impl Mounted {
     }
 
     fn end(mut self) -> Arc<Memory> {
-        self.has_begun.recv().unwrap();
         rustix::mount::unmount(self.dir.path(), rustix::mount::UnmountFlags::empty()).unwrap();
         self.served.take().unwrap().join().unwrap().unwrap();
         self.memory.clone()
@@ -317,18 +311,11 @@ fn a_process_that_may_not_use_io_uring_is_served_by_the_device() {
 
 /// Has this thread, and those that it makes, run on the first processor that it may: their requests are of one queue.
 fn on_one_processor() {
-    stay_on(processors()[0]);
-}
-
-/// The processors on which the calling thread may run, at least one.
-fn processors() -> Vec<usize> {
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
     let allowed = sched_getaffinity(None).unwrap();
-    (0..CpuSet::MAX_CPU).filter(|processor| allowed.is_set(*processor)).collect()
-}
-
-fn stay_on(processor: usize) {
+    let first = (0..CpuSet::MAX_CPU).find(|processor| allowed.is_set(*processor)).unwrap();
     let mut one = CpuSet::new();
-    one.set(processor);
+    one.set(first);
     sched_setaffinity(None, &one).unwrap();
 }
 
@@ -388,40 +375,6 @@ fn a_request_is_served_while_others_of_its_processor_wait_for_it() {
             assert_eq!(ask(&mounted.open(), "user.pass"), Errno::NODATA);
             threads.into_iter().for_each(|thread| assert_eq!(thread.join().unwrap(), Errno::NODATA));
         }
-        mounted.end();
-    }
-}
-
-#[test]
-fn what_comes_before_a_queue_has_all_its_entries_is_served() {
-    let processors = processors();
-    for processor in processors.iter().cycle().take(100) {
-        let Some(mounted) = Mounted::new(false, true) else { return };
-        let open = |mounted: &Mounted| {
-            let path = mounted.dir.path().join("file");
-            let processor = *processor;
-            move || {
-                stay_on(processor);
-                File::open(path).unwrap()
-            }
-        };
-        let threads: Vec<_> = (0..THREADS - 1)
-            .map(|_| {
-                let open = open(&mounted);
-                std::thread::spawn(move || ask(&open(), "user.wait"))
-            })
-            .collect();
-        // The first of them may have the only entry when the others come, or this.
-        let (open, memory) = (open(&mounted), mounted.memory.clone());
-        let (tell, told) = mpsc::channel();
-        let passes = std::thread::spawn(move || {
-            let file = open();
-            memory.waiting.have_come(THREADS - 1);
-            tell.send(ask(&file, "user.pass")).unwrap();
-        });
-        assert_eq!(told.recv_timeout(2 * PATIENCE), Ok(Errno::NODATA));
-        passes.join().unwrap();
-        threads.into_iter().for_each(|thread| assert_eq!(thread.join().unwrap(), Errno::NODATA));
         mounted.end();
     }
 }
