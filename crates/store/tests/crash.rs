@@ -5,13 +5,14 @@ mod common;
 use common::{TestPool, content, create, layout, pattern, write, write_all};
 use rustix::fs::XattrFlags;
 use rustix::process::{Pid, Signal, kill_process};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::Arc;
 use std::time::Duration;
 use stripewise_store::handle::{ATTRIBUTE, Handle};
-use stripewise_store::{Inode, Pool, Store};
+use stripewise_store::{Inode, Pool, Store, lock_byte};
 
 const POOL: &str = "STRIPEWISE_TEST_POOL";
 const ARGUMENT: &str = "STRIPEWISE_TEST_ARGUMENT";
@@ -215,6 +216,72 @@ fn a_move_that_nobody_was_told_of_is_finished_by_its_own_layout() {
     assert!(content(&inode) == bytes);
     assert!(content(&other) == bytes);
     assert_eq!(datafiles(&pool, &inode), 0, "the old generation is gone");
+}
+
+/// Has the handle of `inode` say what `change` makes of it, and tells the file's users, as a process does that dies then.
+fn change_handle(pool: &TestPool, fd: &OwnedFd, change: impl FnOnce(&mut Handle)) {
+    let mut attribute = [0; 4096];
+    let length = rustix::fs::fgetxattr(fd, ATTRIBUTE, &mut attribute[..]).unwrap();
+    let mut handle = Handle::decode(&attribute[..length]).unwrap();
+    change(&mut handle);
+    rustix::fs::fsetxattr(fd, ATTRIBUTE, &handle.encode().unwrap(), XattrFlags::REPLACE).unwrap();
+    let page = std::fs::File::options().read(true).write(true).open(pool.pool.namespace.join("epoch")).unwrap();
+    let mut epochs = std::fs::read(pool.pool.namespace.join("epoch")).unwrap();
+    for counter in epochs.chunks_exact_mut(4) {
+        let next = u32::from_ne_bytes(counter.try_into().unwrap()).wrapping_add(1);
+        counter.copy_from_slice(&next.to_ne_bytes());
+    }
+    // In place, for it is mapped.
+    page.write_all_at(&epochs, 0).unwrap();
+}
+
+/// Two writers wait for a mover, which is killed when it has switched: the file is cut off where it ended then, and what they write
+/// behind that stays.
+#[test]
+fn who_waits_for_a_mover_that_is_killed_finishes_it_first() {
+    let pool = TestPool::new(2);
+    let (store, other) = (pool.open(), pool.open());
+    let (fd, inode) = create(&store, "file");
+    let bytes = pattern(100_000, 3);
+    write(&inode, &bytes, 0);
+    let lock = pool.pool.namespace.join(format!("locks/{:016x}", inode.handle()));
+    let mover = std::fs::File::options().write(true).create_new(true).open(lock).unwrap();
+    lock_byte(mover.as_fd(), 0, libc::F_WRLCK, false).unwrap();
+    let writers = [inode.clone(), other.lookup(Path::new("file")).unwrap().unwrap()];
+    std::thread::scope(|scope| {
+        for (number, writer) in writers.iter().enumerate() {
+            scope.spawn(move || write(writer, &pattern(30_000, 7), 90_000 + 30_000 * number as u64));
+        }
+        std::thread::sleep(Duration::from_millis(200));
+        change_handle(&pool, &fd, |handle| handle.truncating_to = Some(100_000));
+        drop(mover);
+    });
+    let whole = [&bytes[..90_000], &pattern(30_000, 7), &pattern(30_000, 7)].concat();
+    assert!(content(&inode) == whole);
+    // The next writer clears away the rest, and cuts nothing off.
+    write(&inode, &whole[..10], 0);
+    assert!(content(&inode) == whole);
+    assert!(content(&pool.open().lookup(Path::new("file")).unwrap().unwrap()) == whole);
+}
+
+/// A process is killed in the middle of a truncation beside a writer of another one: what that writes afterwards stays.
+#[test]
+fn what_is_written_beside_a_truncation_that_was_killed_stays() {
+    let pool = TestPool::new(2);
+    let (store, other) = (pool.open(), pool.open());
+    let (fd, inode) = create(&store, "file");
+    let bytes = pattern(100_000, 3);
+    write(&inode, &bytes, 0);
+    let writer = other.lookup(Path::new("file")).unwrap().unwrap();
+    writer.register_writer().unwrap();
+    write_all(&writer, &bytes[..10], 0);
+    change_handle(&pool, &fd, |handle| handle.truncating_to = Some(50_000));
+    write_all(&writer, &bytes[60_000..90_000], 60_000);
+    let whole = [&bytes[..50_000], &[0; 10_000], &bytes[60_000..90_000]].concat();
+    assert!(content(&writer) == whole);
+    writer.release_writer().unwrap();
+    write(&inode, &whole[..10], 0);
+    assert!(content(&inode) == whole);
 }
 
 #[test]

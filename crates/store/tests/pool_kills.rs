@@ -168,7 +168,14 @@ fn writes(pool: &TestPool, known: &mut [Vec<u8>], round: u64, stop: &AtomicBool)
 
 fn whole(store: &Arc<Store>, known: &[Vec<u8>], what: &str) {
     for (number, bytes) in known.iter().enumerate() {
-        assert!(bytes_of(store, &format!("f{number}")) == *bytes, "f{number} after {what}");
+        let found = bytes_of(store, &format!("f{number}"));
+        let same = found.iter().zip(bytes).take_while(|(found, put)| found == put).count();
+        assert!(
+            found == *bytes,
+            "f{number} after {what}: {} of {} bytes, from {same} on others",
+            found.len(),
+            bytes.len()
+        );
     }
 }
 

@@ -29,7 +29,7 @@ use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, PoisonError, Weak};
 use stripewise_control::Sender;
-use stripewise_layout::{Layout, ServerId};
+use stripewise_layout::{Layout, MAX_OFFSET, ServerId};
 
 /// What [`Inode::note_read`] notes of a file that was not read.
 pub(crate) const NEVER: i64 = i64::MIN;
@@ -122,6 +122,8 @@ pub struct Inode {
     changing: Mutex<()>,
     /// What a write that failed half-way has left is being cut off ([`crate::file::cut_back`]).
     pub(crate) cutting: AtomicBool,
+    /// Another process was seen to cut the file off, or to have died in that, and this one, a writer, has not waited for it yet.
+    pub(crate) is_cut_beside: AtomicBool,
     /// Syncs that failed.
     pub(crate) failures: Failures,
     /// What this process keeps back of what was written.
@@ -155,9 +157,11 @@ impl Drop for HandleGuard<'_> {
 impl Inode {
     pub(crate) fn new(store: Arc<Store>, handle: u64, real: u64, fd: OwnedFd, fd_writes: bool) -> Result<Self> {
         let fd = Arc::new(fd);
-        let (file, interrupted) = load(&store, handle, real, &fd)?;
+        let (file, truncating_to) = load(&store, handle, real, &fd)?;
         let inode = Self::of(store, Some(handle), real, file, fd, fd_writes);
-        if interrupted && let Err(error) = inode.finish_interrupted() {
+        if truncating_to.is_some()
+            && let Err(error) = inode.finish_interrupted()
+        {
             // A move has left every byte in its place; only what it freed cannot be cleared away. Of a truncation some bytes may
             // be gone and others not.
             let to_bytes = inode.read_handle()?.truncating_to.unwrap_or(u64::MAX);
@@ -231,6 +235,7 @@ impl Inode {
             appending: Mutex::default(),
             changing: Mutex::default(),
             cutting: AtomicBool::new(false),
+            is_cut_beside: AtomicBool::new(false),
             failures: Failures::default(),
             gathered: GatheredWrites::default(),
             together: ReadTogether::default(),
@@ -253,7 +258,7 @@ impl Inode {
     pub(crate) fn offer_descriptor(&self, fd: OwnedFd) -> Result<()> {
         let fd = Arc::new(fd);
         if self.has_bytes_in_inode() {
-            let newer = self.load_by(&fd)?;
+            let (newer, _) = self.load_by(&fd)?;
             newer.set_move_beside(self.move_beside()?);
             let mut file = self.file.write().unwrap_or_else(PoisonError::into_inner);
             newer.take_over_syncs(&file);
@@ -405,6 +410,10 @@ impl Inode {
                 self.wait_for_cut();
             }
             let file = self.file()?;
+            if self.is_cut_beside.load(Ordering::Acquire) {
+                self.wait_for_cut_beside(alone)?;
+                continue;
+            }
             // No move switches beside who has the right to change the file.
             if alone || file.move_beside() != MoveBeside::Switches {
                 return Ok((file, epoch));
@@ -419,19 +428,28 @@ impl Inode {
         file.let_go_of_dead();
     }
 
-    /// The placement as it is now, by a descriptor `fd` of the inode.
-    fn load_by(&self, fd: &Arc<OwnedFd>) -> Result<PlacedFile> {
-        match self.handle {
-            Some(handle) => Ok(load(&self.store, handle, self.real, fd)?.0),
-            None => in_inode(&self.store, self.real, fd),
-        }
+    /// The placement as it is now, by a descriptor `fd` of the inode, and whether the handle says that the file is being cut off.
+    fn load_by(&self, fd: &Arc<OwnedFd>) -> Result<(PlacedFile, bool)> {
+        let Some(handle) = self.handle else { return Ok((in_inode(&self.store, self.real, fd)?, false)) };
+        let (file, truncating_to) = load(&self.store, handle, self.real, fd)?;
+        Ok((file, truncating_to.is_some_and(|to| to < MAX_OFFSET)))
+    }
+
+    /// Whether what is known of its places is out of date. No system call.
+    pub(crate) fn is_known_stale(&self) -> bool {
+        self.file.read().unwrap_or_else(PoisonError::into_inner).is_stale()
     }
 
     /// Reads the placement again after it changed.
     #[cold]
     pub(crate) fn reload(&self) -> Result<Arc<PlacedFile>> {
         loop {
-            let newer = self.load_by(self.writable.get().unwrap_or(&self.fd))?;
+            // Before the handle is read: a process that dies in its cut after this look is found in the handle.
+            let is_cut_now = self.is_cut_now()?;
+            let (newer, is_cut) = self.load_by(self.writable.get().unwrap_or(&self.fd))?;
+            if is_cut_now || (is_cut && self.registration_now().is_some()) {
+                self.is_cut_beside.store(true, Ordering::Release);
+            }
             // After the counter was read: a move that begins after this look changes it.
             newer.set_move_beside(self.move_beside()?);
             let mut file = self.file.write().unwrap_or_else(PoisonError::into_inner);
@@ -464,7 +482,7 @@ impl Inode {
             let file = self.file()?;
             let mut placement = file.current_placement();
             // Who goes there itself marks nothing.
-            placement.bypass &= file.move_beside() == MoveBeside::No;
+            placement.bypass &= file.move_beside() == MoveBeside::No && !self.is_cut_beside.load(Ordering::Acquire);
             if placement.epoch == epoch {
                 return Ok(placement);
             }
@@ -708,8 +726,8 @@ fn in_inode(store: &Arc<Store>, real: u64, fd: &Arc<OwnedFd>) -> Result<PlacedFi
     PlacedFile::new(store.plane().clone(), placement, Some(fd.clone()))
 }
 
-/// Reads a file's placement and prepares to serve it; with it, whether a truncation was interrupted.
-fn load(store: &Arc<Store>, logical: u64, real: u64, fd: &OwnedFd) -> Result<(PlacedFile, bool)> {
+/// Reads a file's placement and prepares to serve it; with it, what the handle says of a change under way.
+fn load(store: &Arc<Store>, logical: u64, real: u64, fd: &OwnedFd) -> Result<(PlacedFile, Option<u64>)> {
     // Before the handle is read: a change after this moment is seen as one.
     let epoch = store.plane().epoch(logical);
     let path = proc_path(fd.as_fd());
@@ -718,7 +736,7 @@ fn load(store: &Arc<Store>, logical: u64, real: u64, fd: &OwnedFd) -> Result<(Pl
         Some(handle) if handle.logical == logical => handle,
         _ => return Err(Error::Invalid(format!("handle {logical:016x} was exchanged; run `stripewise fsck`"))),
     };
-    let interrupted = handle.truncating_to.is_some();
+    let truncating_to = handle.truncating_to;
     let layout = store.layouts.get_for(&handle.layout, owner)?;
     store.check_layout(&layout)?;
     let file = place(store, handle, layout, identity_of(store, fd, real)?, owner, epoch, || {
@@ -726,7 +744,7 @@ fn load(store: &Arc<Store>, logical: u64, real: u64, fd: &OwnedFd) -> Result<(Pl
         let inode = crate::backend::meta::open(&path).map(|(inode, _)| inode);
         inode.or_else(|_| fd.try_clone().map_err(|_| Errno::MFILE)).map(Arc::new).map_err(Error::io("open", &path))
     })?;
-    Ok((file, interrupted))
+    Ok((file, truncating_to))
 }
 
 /// What the datafiles of the inode behind `fd` are bound to. One system call in a shared pool, none in others.

@@ -39,6 +39,8 @@ pub(crate) enum Purpose {
     Unmarked = 6,
     /// Exclusive, by who has [`Purpose::Writers`] exclusively: a move of a file without writers. None of its bytes changes meanwhile.
     Still = 7,
+    /// Exclusive, by a writer that may change the handle: it cuts the file off.
+    Cut = 8,
 }
 
 /// An open lock file.

@@ -1,6 +1,7 @@
 //! Changes of a file's size and space, and what finishes one that a crash interrupted.
 
 use crate::file::inode::Inode;
+use crate::file::lockfile::{LockFile, Purpose};
 use crate::file::placed_file::{MoveBeside, PlacedFile, stat_datafile};
 use crate::file::rights::remove_datafile;
 use crate::file::writers::Collected;
@@ -8,6 +9,7 @@ use crate::format::extent::{datafile_bytes, gaps};
 use crate::format::handle::Handle;
 use crate::format::placement::{Datafile, Datafiles};
 use crate::os::error::{Error, Result};
+use crate::os::sync::atomic::Ordering;
 use crate::os::sys::{retry, times_of};
 use rustix::fd::BorrowedFd;
 use rustix::fs::{FallocateFlags, SeekFrom, Timespec, Timestamps, UTIME_OMIT};
@@ -114,12 +116,50 @@ impl Inode {
         // Of a move beside writers, or its death: there is more to clear away, and nothing to cut.
         let noted = handle.truncating_to.filter(|&to| to == MAX_OFFSET);
         handle.truncating_to = Some(size_bytes);
-        self.write_handle(&handle)?;
-        let done = self.cut(&file, size_bytes);
-        // Where a disk has failed, too: a later process must not cut off what is written behind the
-        // new end from now on: it would take this change for that of a killed process.
-        handle.truncating_to = noted;
-        done.and(self.write_handle(&handle))
+        let lock = self.registered_lock()?;
+        // In this order: a writer that begins now waits, and should this process die it finishes the truncation before it writes.
+        lock.lock(Purpose::Cut, true)?;
+        self.bump_epoch();
+        let done = self.write_handle(&handle).and_then(|()| {
+            let done = self.cut(&file, size_bytes);
+            // Where a disk has failed, too: a later process must not cut off what is written behind the
+            // new end from now on: it would take this change for that of a killed process.
+            handle.truncating_to = noted;
+            done.and(self.write_handle(&handle))
+        });
+        lock.unlock(Purpose::Cut)?;
+        done
+    }
+
+    /// Finishes the cut of a process that has died in it, before this one, which has the right to change the handle, changes a byte. What
+    /// else there is to clear away is left to a writer without others. The file's lock file is `lock`.
+    pub(crate) fn finish_cut_of_dead(&self, lock: &LockFile) -> Result<()> {
+        let mut handle = self.read_handle()?;
+        let Some(size_bytes) = handle.cut_at() else { return Ok(()) };
+        // It may have died before it told of its change: what is known here may be the old layout.
+        self.bump_epoch();
+        if lock.is_exclusive(Purpose::Place)? {
+            lock.end_move()?;
+        }
+        self.finish_cut(&*self.file()?, size_bytes)?;
+        handle.truncating_to = Some(MAX_OFFSET);
+        self.write_handle(&handle)
+    }
+
+    /// Whether another process cuts the file off, of whose writers this one is. One system call, none where it is no writer.
+    pub(crate) fn is_cut_now(&self) -> Result<bool> {
+        self.registration_now().map_or(Ok(false), |lock| lock.is_exclusive(Purpose::Cut))
+    }
+
+    /// Waits for another process that cuts the file off, and finishes what it cannot. `alone`: the caller has the right to change the
+    /// handle.
+    #[cold]
+    pub(crate) fn wait_for_cut_beside(&self, alone: bool) -> Result<()> {
+        let _change = if alone { None } else { Some(self.change_handle()?) };
+        // Before the handle is read: another that is seen meanwhile is waited for again.
+        self.is_cut_beside.store(false, Ordering::Release);
+        let lock = self.registered_lock()?;
+        self.finish_cut_of_dead(&lock).inspect_err(|_| self.is_cut_beside.store(true, Ordering::Release))
     }
 
     /// Cuts the file off at `size_bytes`, its inode last: where no datafile could be cut the file is as before. The

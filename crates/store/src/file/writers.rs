@@ -171,7 +171,8 @@ impl Inode {
         let locks = self.store.locks();
         loop {
             let (lock, created) = self.open_lock()?;
-            if (!created || self.has_datafiles()?) && lock.try_exclusive(Purpose::Writers)? {
+            let is_alone = (!created || self.has_datafiles()?) && lock.try_exclusive(Purpose::Writers)?;
+            if is_alone {
                 if !lock.is_current(locks) {
                     continue;
                 }
@@ -184,10 +185,25 @@ impl Inode {
                 return Ok(None);
             }
             if lock.is_current(locks) {
+                if !is_alone && (!created || self.is_known_stale()) {
+                    self.finish_beside(&lock)?;
+                }
                 self.tell_readers_ahead();
                 return Ok(Some(lock));
             }
         }
+    }
+
+    /// For a writer that has the shared lock of `lock` and has not changed a byte yet: it may have waited for a process that has died in
+    /// the middle of its change. One system call where none has.
+    fn finish_beside(&self, lock: &LockFile) -> Result<()> {
+        if self.read_handle()?.cut_at().is_none() {
+            return Ok(());
+        }
+        lock.lock(Purpose::Handle, true)?;
+        let done = self.finish_cut_of_dead(lock);
+        lock.unlock(Purpose::Handle)?;
+        done
     }
 
     /// This process is registered as a writer now, and has not changed a byte yet: what others have read ahead of their programs, or
@@ -236,6 +252,7 @@ impl Inode {
             (1, Some(lock)) => {
                 let done = self.leave(lock);
                 *guard(&self.registered) = None;
+                self.is_cut_beside.store(false, Ordering::Release);
                 // Closing the lock file ends the registration in any case.
                 *writers = Writers { heads: writers.heads, kept: writers.kept, ..Writers::default() };
                 return done;

@@ -32,7 +32,7 @@ impl Inode {
 
     /// The lock file under which this process is registered as a writer, if it is. No lock is held afterwards: a move of this process may
     /// need it while another thread waits for that move.
-    fn registration_now(&self) -> Option<Arc<LockFile>> {
+    pub(crate) fn registration_now(&self) -> Option<Arc<LockFile>> {
         guard(&self.registered).clone()
     }
 

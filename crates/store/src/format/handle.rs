@@ -183,7 +183,8 @@ pub struct Handle {
     pub generations: GenerationMap,
     /// Which datafiles exist.
     pub present: Present,
-    /// A truncation to this size in bytes has begun and must be finished before the file is used.
+    /// A truncation to this size in bytes has begun and must be finished before the file is used. [`MAX_OFFSET`]: nothing is to be cut
+    /// off, but a move may have left something to clear away.
     pub truncating_to: Option<u64>,
     /// The last writer of a large file found that it has holes: only the servers know its space. A hint,
     /// which no byte depends on.
@@ -208,6 +209,11 @@ impl Handle {
             truncating_to: None,
             sparse: false,
         }
+    }
+
+    /// Where the file is being cut off, in bytes: by a truncation, or by a move of a file without writers.
+    pub(crate) fn cut_at(&self) -> Option<u64> {
+        self.truncating_to.filter(|&to| to < MAX_OFFSET)
     }
 
     /// Whether the file has had no datafile yet: never moved, and none made.
