@@ -445,6 +445,49 @@ fn a_file_system_that_shut_itself_down_is_mounted_again_without_a_restart() {
     drop(disk);
 }
 
+/// What the mount counts of the tier is in mapped pages of it.
+#[test]
+fn a_metadata_tier_that_shuts_itself_down_is_told_and_the_mount_goes_on() {
+    let pool = TestPool::new();
+    let Some(disk) = LoopDisk::under(&pool, "ns", "xfs") else {
+        eprintln!("not tested: no XFS on a loop device here");
+        return;
+    };
+    let mounted = Mounted::new(&pool, "mnt", "noatime");
+    let content = bytes(9 * WIDTH);
+    let open = |name: &str| {
+        let file =
+            File::options().read(true).write(true).create(true).truncate(false).open(mounted.path(name)).unwrap();
+        file.write_at(&content, 0).unwrap();
+        file.sync_all().unwrap();
+        file
+    };
+    let (file, other) = (open("file"), open("other"));
+    // Its pages are clean: each has to be noted as changed before it can be.
+    assert!(std::process::Command::new("sync").arg("--file-system").arg(pool.path("ns")).status().unwrap().success());
+    disk.fail();
+    for _ in 0..3 {
+        let mut found = vec![0; content.len()];
+        assert_eq!(file.read_at(&mut found, 0).unwrap(), content.len());
+        assert!(found == content);
+        gives(file.set_len(10), libc::EIO);
+        gives(file.sync_all(), libc::EIO);
+        gives(File::create(mounted.path("new")), libc::EIO);
+        gives(fs::rename(mounted.path("file"), mounted.path("moved")), libc::EIO);
+        gives(fs::remove_file(mounted.path("other")), libc::EIO);
+    }
+    drop((file, other));
+    gives(File::create(mounted.path("new")), libc::EIO);
+    drop(mounted);
+    disk.mount_again();
+    let mounted = Mounted::new(&pool, "mnt", "noatime");
+    assert!(fs::read(mounted.path("file")).unwrap() == content);
+    assert!(fs::read(mounted.path("other")).unwrap() == content);
+    fs::write(mounted.path("new"), &content).unwrap();
+    drop(mounted);
+    drop(disk);
+}
+
 fn stripe_starts_with(file: &File, bytes: &[u8]) -> bool {
     stripe(file, 1).unwrap().starts_with(bytes)
 }

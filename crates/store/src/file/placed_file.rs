@@ -22,7 +22,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::fence;
 use stripewise_control::{Door, FileId, Request, Served};
-use stripewise_layout::{MAX_OFFSET, ServerId, SubRequest, SubRequests};
+use stripewise_layout::{MAX_OFFSET, Region, ServerId, SubRequest, SubRequests};
 
 /// What a read or a write came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -167,6 +167,13 @@ impl PlacedFile {
         }
         self.epoch.store(newer.epoch, Ordering::Release);
         true
+    }
+
+    /// Whether all bytes are in one datafile, and nothing in the inode: those before an offset in the file are those before it in the
+    /// datafile. O(regions).
+    pub(crate) fn is_one_datafile(&self) -> bool {
+        let is_meta = |region: &Region| region.stripes()[0].server == ServerId::META;
+        self.datafiles.table.len() == 1 && !self.placement.layout.regions().iter().any(is_meta)
     }
 
     /// Whether it is being moved beside its writers, as far as this process knows. One load.

@@ -112,6 +112,13 @@ impl Inode {
             return self.truncate_inode(size_bytes);
         }
         self.end_move_beside(&file)?;
+        if file.is_one_datafile() {
+            // The kernel cuts it at once: a process that is killed before has cut nothing, and no later one has to know. One that
+            // writes it past the store could not be told.
+            let done = self.truncate_inode(size_bytes).and_then(|()| self.trim(&file, size_bytes));
+            self.bump_epoch();
+            return done;
+        }
         let mut handle = self.read_handle()?;
         // Of a move beside writers, or its death: there is more to clear away, and nothing to cut.
         let noted = handle.truncating_to.filter(|&to| to == MAX_OFFSET);

@@ -5,6 +5,7 @@ use crate::backend::emulate::Op;
 use crate::file::inode::Inode;
 use crate::file::placed_file::PlacedFile;
 use crate::os::error::{Error, Result};
+use crate::os::sync::atomic::Ordering;
 use crate::os::sys::{proc_path, retry};
 use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom, Stat, Timespec, Timestamps, UTIME_OMIT};
@@ -35,12 +36,10 @@ impl Inode {
     /// emulated server). O(regions), no system call once the server is open.
     pub fn is_whole(&self) -> Result<bool> {
         let file = self.file()?;
-        let [datafile] = file.datafiles().table[..] else { return Ok(false) };
-        // With nothing in the inode either, the bytes before an offset in the file are those before it in the datafile.
-        if file.placement().layout.regions().iter().any(|region| region.stripes()[0].server == ServerId::META) {
+        if !file.is_one_datafile() {
             return Ok(false);
         }
-        let server = self.store.plane().server(datafile.server)?;
+        let server = self.store.plane().server(file.datafiles().table[0].server)?;
         server.backend()?;
         Ok(server.limits().is_plain)
     }
@@ -155,6 +154,10 @@ impl Inode {
         let _in_flight = self.store.plane().door().send(request);
         loop {
             let file = self.file()?;
+            if self.is_cut_beside.load(Ordering::Acquire) {
+                self.wait_for_cut_beside(false)?;
+                continue;
+            }
             if let Some(inode) = file.whole_inode() {
                 let meta = self.store.plane().server(ServerId::META)?;
                 meta.backend()?;

@@ -79,8 +79,14 @@ impl Inode {
     pub(crate) fn try_hold_place(&self) -> Result<bool> {
         let mut writers = guard(&self.writers);
         let Some(lock) = writers.lock.clone().filter(|_| !writers.holds_place) else { return Ok(writers.holds_place) };
-        writers.holds_place = lock.try_shared(Purpose::Place)?;
-        Ok(writers.holds_place)
+        let holds = lock.try_shared(Purpose::Place)?;
+        writers.holds_place = holds;
+        drop(writers);
+        // A move that was seen under way has ended; if its process died just after the switch it told of none.
+        if holds && self.known_file()?.move_beside() != MoveBeside::No {
+            self.reload()?;
+        }
+        Ok(holds)
     }
 
     /// [`Inode::try_hold_place`] that waits for a move, which gives way.

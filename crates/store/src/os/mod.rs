@@ -5,6 +5,7 @@ pub(crate) mod byte_lock;
 pub(crate) mod descriptors;
 pub mod error;
 pub(crate) mod first_process;
+pub(crate) mod lost_pages;
 pub(crate) mod room;
 pub mod shared_pages;
 pub(crate) mod sync;

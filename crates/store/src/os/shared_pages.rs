@@ -1,8 +1,10 @@
 //! Memory that processes share by mapping a file: each byte has its place on the disk before it is mapped.
 //!
 //! A page of a mapped file that has no block yet gets it when it is first written, and where the disk is full the
-//! kernel kills the writer (SIGBUS). So a page is allocated first, and a full disk is ENOSPC when the pool is opened.
+//! kernel kills the writer (SIGBUS). So a page is allocated first, and a full disk is ENOSPC when the pool is opened. What
+//! becomes of pages whose disk fails later is in [`crate::os::lost_pages`].
 
+use crate::os::lost_pages::{Watched, let_go, watch};
 use crate::os::sys::retry;
 use rustix::fd::BorrowedFd;
 use rustix::fs::{FallocateFlags, SeekFrom};
@@ -28,7 +30,10 @@ unsafe impl<T: Atomics, const COUNT: usize> Atomics for [T; COUNT] {}
 
 /// A `T` in a file, which all processes that map it share.
 #[derive(Debug)]
-pub struct SharedPage<T>(NonNull<T>);
+pub struct SharedPage<T> {
+    address: NonNull<T>,
+    watched: &'static Watched,
+}
 
 // SAFETY: the mapping is shared memory of atomics, valid in every thread until it is dropped.
 unsafe impl<T: Atomics> Send for SharedPage<T> {}
@@ -46,7 +51,8 @@ impl<T: Atomics> SharedPage<T> {
         // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
         let address =
             unsafe { rustix::mm::mmap(std::ptr::null_mut(), size_of::<T>(), access, MapFlags::SHARED, file, offset) };
-        NonNull::new(address?.cast()).map(Self).ok_or(Errno::NOMEM)
+        let address = NonNull::<T>::new(address?.cast()).ok_or(Errno::NOMEM)?;
+        Ok(Self { address, watched: watch(address.addr().get(), size_of::<T>()) })
     }
 }
 
@@ -57,14 +63,15 @@ impl<T> Deref for SharedPage<T> {
     fn deref(&self) -> &T {
         // SAFETY: the mapping begins at a page, is as long as a `T` and lives as long as `self`; `map` makes none but of
         // atomics, for which all bytes are a value and which other processes change as memory only.
-        unsafe { self.0.as_ref() }
+        unsafe { self.address.as_ref() }
     }
 }
 
 impl<T> Drop for SharedPage<T> {
     fn drop(&mut self) {
+        let_go(self.watched);
         // SAFETY: mapped by `map` with this length; no reference to it outlives `self`.
-        let _ = unsafe { rustix::mm::munmap(self.0.as_ptr().cast(), size_of::<T>()) };
+        let _ = unsafe { rustix::mm::munmap(self.address.as_ptr().cast(), size_of::<T>()) };
     }
 }
 
