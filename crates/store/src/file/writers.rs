@@ -185,7 +185,7 @@ impl Inode {
                 return Ok(None);
             }
             if lock.is_current(locks) {
-                if !is_alone && (!created || self.is_known_stale()) {
+                if !is_alone && self.has_handle() && (!created || self.is_known_stale()) {
                     self.finish_beside(&lock)?;
                 }
                 self.tell_readers_ahead();
