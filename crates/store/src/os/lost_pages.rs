@@ -142,7 +142,7 @@ unsafe fn as_before(signal: c_int, info: *mut siginfo_t, context: *mut c_void, i
     // SAFETY: it is set before this handler is, and stays.
     let before = unsafe { &*before };
     match before.sa_sigaction {
-        // What a touch of memory raises kills whoever ignores it.
+        // What a touch of memory raises kills a process that ignores it, too.
         libc::SIG_IGN if !is_of_memory => {}
         libc::SIG_IGN | libc::SIG_DFL => {
             // SAFETY: zeros are a value of it: the kernel's own way, no flags, an empty mask.
