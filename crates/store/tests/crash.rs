@@ -7,10 +7,11 @@ use rustix::fs::XattrFlags;
 use rustix::process::{Pid, Signal, kill_process};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::Arc;
 use std::time::Duration;
+use stripewise_layout::MAX_OFFSET;
 use stripewise_store::handle::{ATTRIBUTE, Handle};
 use stripewise_store::{Inode, Pool, Store, lock_byte};
 
@@ -130,6 +131,17 @@ fn datafiles(pool: &TestPool, inode: &Inode) -> usize {
     names.filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with(&prefix)).count()
 }
 
+/// The datafiles of a file on two servers, which share their directories with those of no other, with their bytes.
+fn datafiles_of(pool: &TestPool, inode: &Inode) -> Vec<(PathBuf, Vec<u8>)> {
+    let inner = format!("{:02x}", inode.handle() & 0xff);
+    let directories = (0..2).map(|server| pool.root(server).join(&inner));
+    let old = directories.flat_map(|directory| std::fs::read_dir(directory).unwrap()).map(|entry| {
+        let path = entry.unwrap().path();
+        (path.clone(), std::fs::read(path).unwrap())
+    });
+    old.collect()
+}
+
 #[test]
 fn a_mover_killed_at_any_time_leaves_the_bytes() {
     let layouts = || {
@@ -187,13 +199,7 @@ fn a_move_that_nobody_was_told_of_is_finished_by_its_own_layout() {
     write(&inode, &bytes, 0);
     assert!(content(&inode) == bytes);
     let epochs = std::fs::read(pool.pool.namespace.join("epoch")).unwrap();
-    let inner = format!("{:02x}", inode.handle() & 0xff);
-    let directories = (0..2).map(|server| pool.root(server).join(&inner));
-    let old = directories.flat_map(|directory| std::fs::read_dir(directory).unwrap()).map(|entry| {
-        let path = entry.unwrap().path();
-        (path.clone(), std::fs::read(path).unwrap())
-    });
-    let old: Vec<_> = old.collect();
+    let old = datafiles_of(&pool, &inode);
     let other = elsewhere.lookup(Path::new("file")).unwrap().unwrap();
     other.move_to(&layout(&[(0, &[(u16::MAX, 4096)])]), "file", &mut |_, _| true).unwrap();
 
@@ -262,6 +268,46 @@ fn who_waits_for_a_mover_that_is_killed_finishes_it_first() {
     write(&inode, &whole[..10], 0);
     assert!(content(&inode) == whole);
     assert!(content(&pool.open().lookup(Path::new("file")).unwrap().unwrap()) == whole);
+}
+
+/// A mover is killed when it has switched the handle beside a writer, and before it has told of it: readers that know the former places
+/// learn of the new ones before the writer changes a byte there.
+#[test]
+fn what_is_written_after_a_mover_was_killed_is_read_by_who_knows_the_former_places() {
+    for is_registered in [true, false] {
+        let pool = TestPool::new(2);
+        let (store, readers, movers) = (pool.open(), pool.open(), pool.open());
+        let (fd, inode) = create(&store, "file");
+        inode.move_to(&layout(&[(0, &[(0, 4096), (1, 4096)])]), "file", &mut |_, _| true).unwrap();
+        inode.register_writer().unwrap();
+        write_all(&inode, &pattern(100_000, 3), 0);
+        let reader = readers.lookup(Path::new("file")).unwrap().unwrap();
+        change_handle(&pool, &fd, |_| ());
+        assert!(content(&reader) == pattern(100_000, 3));
+        let epochs = std::fs::read(pool.pool.namespace.join("epoch")).unwrap();
+        let old = datafiles_of(&pool, &inode);
+        let mover = movers.lookup(Path::new("file")).unwrap().unwrap();
+        mover.move_to(&layout(&[(0, &[(1, 65_536)])]), "file", &mut |_, _| true).unwrap();
+
+        // As it was just after the switch.
+        change_handle(&pool, &fd, |handle| handle.truncating_to = Some(MAX_OFFSET));
+        for (path, content) in &old {
+            std::fs::write(path, content).unwrap();
+        }
+        let page = std::fs::File::options().write(true).open(pool.pool.namespace.join("epoch")).unwrap();
+        page.write_all_at(&epochs, 0).unwrap();
+
+        let young = pattern(100_000, 4);
+        if is_registered {
+            write_all(&inode, &young, 0);
+        } else {
+            let writer = pool.open().lookup(Path::new("file")).unwrap().unwrap();
+            write(&writer, &young, 0);
+        }
+        assert!(content(&reader) == young, "registered before: {is_registered}");
+        inode.release_writer().unwrap();
+        assert!(content(&inode) == young);
+    }
 }
 
 /// A process is killed in the middle of a truncation beside a writer of another one: what that writes afterwards stays.

@@ -462,11 +462,17 @@ impl Inode {
             if file.refresh(newer.placement()) {
                 // Only now: a thread that finds it equal must also find what it says.
                 file.set_handle_sum(newer.handle_sum());
-            } else {
-                newer.take_over_syncs(&file);
-                *file = Arc::new(newer);
+                return Ok(file.clone());
             }
-            return Ok(file.clone());
+            newer.take_over_syncs(&file);
+            *file = Arc::new(newer);
+            let now = file.clone();
+            drop(file);
+            if self.registration_now().is_some() {
+                // What this process writes now others have to read there, even if the mover died before it told them all.
+                self.bump_epoch();
+            }
+            return Ok(now);
         }
     }
 

@@ -197,7 +197,12 @@ impl Inode {
     /// For a writer that has the shared lock of `lock` and has not changed a byte yet: it may have waited for a process that has died in
     /// the middle of its change. One system call where none has.
     fn finish_beside(&self, lock: &LockFile) -> Result<()> {
-        if self.read_handle()?.cut_at().is_none() {
+        let handle = self.read_handle()?;
+        if handle.cut_at().is_none() {
+            if handle.truncating_to.is_some() {
+                // A mover has switched, or not, and may have died before it told of that.
+                self.bump_epoch();
+            }
             return Ok(());
         }
         lock.lock(Purpose::Handle, true)?;
