@@ -4,23 +4,26 @@ mod common;
 
 use common::life::{bytes_of, findings, mend};
 use common::{TestPool, content, create, layout, pattern, write, write_all};
+use rustix::fs::{Mode, OFlags};
+use std::io::IoSlice;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 use stripewise_layout::Layout;
-use stripewise_store::Store;
+use stripewise_store::{Files, Inode, Store};
 
 const TEST: &str = "what_others_write_stays_wherever_a_change_is_killed";
 const CHANGE: &str = "STRIPEWISE_TEST_CHANGE";
-const LENGTH: usize = 100_000;
-/// Where the truncation cuts, and what is killed writes.
-const CUT_AT: usize = 50_000;
-/// Where the others write, each as much: the first over the end, the second behind it.
-const FIRST_AT: usize = 90_000;
-const SECOND_AT: usize = 120_000;
+/// Bytes of the file; the head of one that has its first bytes in its inode is longer than the shorter one.
+const LENGTHS: [usize; 2] = [100_000, 20_000];
+const HEAD: u64 = 60_000;
+/// What each of the others writes.
 const WRITTEN: usize = 30_000;
 /// Points of each change that are tried, but in a long run, which tries all.
-const POINTS: usize = 40;
+const POINTS: usize = 25;
+/// Ways that are tried at once: each waits for processes most of the time.
+const PARTS: usize = 4;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Change {
@@ -31,24 +34,70 @@ enum Change {
     Write,
 }
 
-impl Change {
-    fn of(name: &str) -> Self {
-        let all = [Self::Move, Self::MoveToInode, Self::Truncation, Self::Write];
-        all.into_iter().find(|change| format!("{change:?}") == name).unwrap()
+const CHANGES: [Change; 4] = [Change::Move, Change::MoveToInode, Change::Truncation, Change::Write];
+
+/// The layout with stripes of `width_bytes`, behind a head in the inode or without it.
+fn striped(has_head: bool, width_bytes: u64) -> Layout {
+    let rest = [(0, width_bytes), (1, 4096)];
+    if has_head { layout(&[(0, &[(u16::MAX, 4096)]), (HEAD, &rest)]) } else { layout(&[(0, &rest)]) }
+}
+
+/// What is killed, and what of.
+#[derive(Debug, Clone, Copy)]
+struct Way {
+    change: Change,
+    has_head: bool,
+    length: usize,
+    /// One of the others writes before.
+    is_beside: bool,
+}
+
+impl Way {
+    /// All that can be: a move to the inode, or from it, finds no writer.
+    fn all() -> Vec<Self> {
+        let mut all = Vec::new();
+        for change in CHANGES {
+            for length in LENGTHS {
+                for (has_head, is_beside) in [(false, false), (false, true), (true, false), (true, true)] {
+                    let to_head = change == Change::MoveToInode;
+                    let is_of_inode = to_head || (change == Change::Move && has_head);
+                    if (to_head && has_head) || (is_of_inode && is_beside) {
+                        continue;
+                    }
+                    all.push(Self { change, has_head, length, is_beside });
+                }
+            }
+        }
+        all
     }
 
+    /// The layout that it moves to.
     fn layout(self) -> Layout {
-        let rest = [(0, 8192), (1, 4096)];
-        if self == Self::MoveToInode {
-            layout(&[(0, &[(u16::MAX, 4096)]), (60_000, &rest)])
-        } else {
-            layout(&[(0, &rest)])
-        }
+        striped(self.change == Change::MoveToInode, 8192)
+    }
+
+    /// Where the truncation cuts, and what is killed writes.
+    fn cut_at(self) -> usize {
+        self.length / 2
+    }
+
+    /// Where the others write: the first over the end, the second behind it.
+    fn first_at(self) -> usize {
+        self.length - 5_000
+    }
+
+    fn second_at(self) -> usize {
+        self.first_at() + WRITTEN
+    }
+
+    /// What is killed writes so much.
+    fn killed_bytes(self) -> usize {
+        self.first_at() - self.cut_at()
     }
 }
 
 /// Opens the file, stops, and changes it: for a process of its own, which is traced.
-fn change(file: &str, name: &str, change: Change) {
+fn change(file: &str, name: &str, way: Way) {
     let store = Store::of_file(Path::new(file)).unwrap();
     let inode = store.lookup(Path::new(name)).unwrap().unwrap();
     // SAFETY: asks to be traced by the parent and stops this thread; no memory is involved.
@@ -56,10 +105,10 @@ fn change(file: &str, name: &str, change: Change) {
         libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0);
         libc::raise(libc::SIGSTOP);
     }
-    match change {
-        Change::Truncation => inode.truncate(CUT_AT as u64).unwrap(),
-        Change::Write => write(&inode, &pattern(WRITTEN, 3), CUT_AT as u64),
-        Change::Move | Change::MoveToInode => drop(inode.move_to(&change.layout(), name, &mut |_, _| true).unwrap()),
+    match way.change {
+        Change::Truncation => inode.truncate(way.cut_at() as u64).unwrap(),
+        Change::Write => write(&inode, &pattern(way.killed_bytes(), 3), way.cut_at() as u64),
+        Change::Move | Change::MoveToInode => drop(inode.move_to(&way.layout(), name, &mut |_, _| true).unwrap()),
     }
     // SAFETY: as above.
     unsafe { libc::raise(libc::SIGSTOP) };
@@ -72,10 +121,10 @@ struct Traced {
 }
 
 impl Traced {
-    fn start(pool: &TestPool, name: &str, change: Change) -> Self {
+    fn start(pool: &TestPool, name: &str, number: usize) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args([TEST, "--exact", "--nocapture"]).stdout(Stdio::null());
-        let what = format!("{} {name} {change:?}", pool.pool.file.display());
+        let what = format!("{} {name} {number}", pool.pool.file.display());
         let process = command.env(CHANGE, what).spawn().unwrap();
         let (thread, signal) = stopped(-1);
         assert_eq!(signal, Some(libc::SIGSTOP), "the process may not be traced here");
@@ -111,99 +160,110 @@ fn stopped(child: libc::pid_t) -> (libc::pid_t, Option<i32>) {
     (waited, libc::WIFSTOPPED(status).then(|| libc::WSTOPSIG(status)))
 }
 
+/// A new file of that kind.
+fn made(store: &Arc<Store>, name: &str, way: Way, bytes: &[u8]) -> Arc<Inode> {
+    let (_fd, inode) = create(store, name);
+    inode.move_to(&striped(way.has_head, 4096), name, &mut |_, _| true).unwrap();
+    write(&inode, bytes, 0);
+    inode
+}
+
+/// Whether `found` has what was written; of what was killed old bytes, or those that it leaves.
+fn is_right(way: Way, bytes: &[u8], found: &[u8]) -> bool {
+    let (cut_at, first_at) = (way.cut_at(), way.first_at());
+    let killed = pattern(way.killed_bytes(), 3);
+    let is_of_change = |at: usize| match way.change {
+        Change::Truncation => found[at] == 0,
+        Change::Write => killed[at - cut_at] == found[at],
+        Change::Move | Change::MoveToInode => false,
+    };
+    found.len() == way.second_at() + WRITTEN
+        && found[..cut_at] == bytes[..cut_at]
+        && (cut_at..first_at).all(|at| found[at] == bytes[at] || is_of_change(at))
+        && found[first_at..] == [pattern(WRITTEN, 1), pattern(WRITTEN, 2)].concat()
+}
+
 /// A file of its own, and what others write to it beside the change that is killed after `steps`.
-fn killed_after(pool: &TestPool, change: Change, is_beside: bool, steps: usize) {
-    let name = format!("{change:?}{is_beside}{steps}");
-    let what = format!("{change:?}, beside a writer: {is_beside}, killed after {steps}");
+fn killed_after(pool: &TestPool, number: usize, steps: usize) {
+    let way = Way::all()[number];
+    let (name, what) = (&format!("after{steps}"), format!("{way:?}, killed after {steps}"));
     let stores = [pool.open(), pool.open(), pool.open()];
-    let bytes = pattern(LENGTH, steps as u64);
-    let (_fd, inode) = create(&stores[0], &name);
-    inode.move_to(&layout(&[(0, &[(0, 4096), (1, 4096)])]), &name, &mut |_, _| true).unwrap();
-    write(&inode, &bytes, 0);
-    let reader = stores[1].lookup(Path::new(&name)).unwrap().unwrap();
+    let bytes = pattern(way.length, steps as u64);
+    let inode = made(&stores[0], name, way, &bytes);
+    let reader = stores[1].lookup(Path::new(name)).unwrap().unwrap();
     assert!(content(&reader) == bytes);
-    let first = stores[2].lookup(Path::new(&name)).unwrap().unwrap();
-    if is_beside {
+    let first = stores[2].lookup(Path::new(name)).unwrap().unwrap();
+    if way.is_beside {
         first.register_writer().unwrap();
     }
-    let traced = Traced::start(pool, &name, change);
+    let files = Files::open(pool.pool.clone()).unwrap();
+    let traced = Traced::start(pool, name, number);
     // One that needs fewer system calls this time is killed when it has made its change.
     let _ = (0..steps).all(|_| traced.step());
-    let (one, two, three) = (pattern(WRITTEN, 1), pattern(WRITTEN, 2), pattern(WRITTEN, 3));
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            if is_beside { write_all(&first, &one, FIRST_AT as u64) } else { write(&first, &one, FIRST_AT as u64) }
+            let put = if way.is_beside { write_all } else { write };
+            put(&first, &pattern(WRITTEN, 1), way.first_at() as u64);
         });
-        scope.spawn(|| write(&pool.open().lookup(Path::new(&name)).unwrap().unwrap(), &two, SECOND_AT as u64));
-        if change == Change::Write {
-            let moved = || {
-                pool.open()
-                    .lookup(Path::new(&name))
-                    .unwrap()
-                    .unwrap()
-                    .move_to(&change.layout(), &name, &mut |_, _| true)
-            };
+        scope.spawn(|| {
+            let file = files.open_file(Path::new(name), OFlags::WRONLY, Mode::empty()).unwrap();
+            let put = file.write_at(&[IoSlice::new(&pattern(WRITTEN, 2))], way.second_at() as u64);
+            assert_eq!(put.unwrap(), WRITTEN);
+        });
+        if way.change == Change::Write {
+            let moves = pool.open().lookup(Path::new(name)).unwrap().unwrap();
             // It can have met the first writer in its way.
-            scope.spawn(move || drop(moved()));
+            scope.spawn(move || drop(moves.move_to(&way.layout(), name, &mut |_, _| true)));
         }
         // So that they have come to where they wait, if they do.
         std::thread::sleep(Duration::from_millis(5));
         traced.kill();
     });
-    let right = |found: &[u8]| {
-        let is_of_change = |at: usize| match change {
-            Change::Truncation => found[at] == 0,
-            Change::Write => at < CUT_AT + WRITTEN && found[at] == three[at - CUT_AT],
-            Change::Move | Change::MoveToInode => false,
-        };
-        found.len() == SECOND_AT + WRITTEN
-            && found[..CUT_AT] == bytes[..CUT_AT]
-            && (CUT_AT..FIRST_AT).all(|at| found[at] == bytes[at] || is_of_change(at))
-            && found[FIRST_AT..] == [&one[..], &two[..]].concat()
-    };
     let found = content(&reader);
-    assert!(right(&found), "{what}: by a reader");
-    if is_beside {
+    assert!(is_right(way, &bytes, &found), "{what}: by a reader");
+    if way.is_beside {
         first.release_writer().unwrap();
     }
     // The next one puts the file in order.
     write(&inode, &[], 0);
-    assert!(content(&reader) == found && bytes_of(&pool.open(), &name) == found, "{what}: afterwards");
+    assert!(content(&reader) == found && bytes_of(&pool.open(), name) == found, "{what}: afterwards");
+}
+
+/// How many system calls, each counted at its beginning and its end, the whole change makes.
+fn steps_of(pool: &TestPool, number: usize) -> usize {
+    let way = Way::all()[number];
+    let inode = made(&pool.open(), "whole", way, &pattern(way.length, 1));
+    if way.is_beside {
+        inode.register_writer().unwrap();
+    }
+    let traced = Traced::start(pool, "whole", number);
+    let steps = (0..).take_while(|_| traced.step()).count();
+    traced.kill();
+    if way.is_beside {
+        inode.release_writer().unwrap();
+    }
+    steps
 }
 
 #[test]
 fn what_others_write_stays_wherever_a_change_is_killed() {
     if let Ok(asked) = std::env::var(CHANGE) {
         let words: Vec<_> = asked.split(' ').collect();
-        return change(words[0], words[1], Change::of(words[2]));
+        return change(words[0], words[1], Way::all()[words[2].parse::<usize>().unwrap()]);
     }
     let is_long = std::env::var_os("STRIPEWISE_LONG_TESTS").is_some();
-    let ways = [Change::Move, Change::MoveToInode, Change::Truncation, Change::Write]
-        .map(|change| [(change, false), (change, true)]);
     std::thread::scope(|scope| {
-        for (change, is_beside) in ways.into_iter().flatten().filter(|way| *way != (Change::MoveToInode, true)) {
+        for part in 0..PARTS {
             scope.spawn(move || {
-                let pool = TestPool::new(2);
-                // As many as one that comes to its end has.
-                let (_fd, inode) = create(&pool.open(), "whole");
-                inode.move_to(&layout(&[(0, &[(0, 4096), (1, 4096)])]), "whole", &mut |_, _| true).unwrap();
-                write(&inode, &pattern(LENGTH, 1), 0);
-                if is_beside {
-                    inode.register_writer().unwrap();
+                for number in (part..Way::all().len()).step_by(PARTS) {
+                    let pool = TestPool::new(2);
+                    let steps = steps_of(&pool, number);
+                    assert!(steps > 0);
+                    let every = if is_long { 1 } else { steps.div_ceil(POINTS) };
+                    (0..=steps).step_by(every).for_each(|point| killed_after(&pool, number, point));
+                    assert!(mend(&pool).iter().all(|finding| finding.lost.is_empty()));
+                    assert_eq!(findings(&pool), []);
                 }
-                let traced = Traced::start(&pool, "whole", change);
-                let steps = (0..).take_while(|_| traced.step()).count();
-                traced.kill();
-                if is_beside {
-                    inode.release_writer().unwrap();
-                }
-                assert!(steps > POINTS / 2, "{steps}");
-                let every = if is_long { 1 } else { steps.div_ceil(POINTS) };
-                for point in (0..=steps).step_by(every) {
-                    killed_after(&pool, change, is_beside, point);
-                }
-                assert!(mend(&pool).iter().all(|finding| finding.lost.is_empty()));
-                assert_eq!(findings(&pool), []);
             });
         }
     });
