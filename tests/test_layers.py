@@ -17,7 +17,7 @@ BINDINGS = ROOT / "crates" / "python" / "src"
 LAYERS = [
     {"_native"},
     # Words and places on this machine.
-    {"units", "terminal", "mounts", "native_paths", "naming", "scale_out"},
+    {"units", "terminal", "mounts", "native_paths", "naming", "outputs", "scale_out"},
     # One subject each: documents of the compiled part as Python has them.
     {"hints", "pool", "layouts", "tables", "devices", "signing", "summing", "heading"},
     {"emulation", "launch", "places", "usage", "exporters"},

@@ -6,6 +6,7 @@
 
 use crate::error::TraceError;
 use crate::inputs::Inputs;
+use crate::output::output_place;
 use crate::record::Record;
 use crate::writer::TraceWriter;
 use std::fs::File;
@@ -21,6 +22,7 @@ const BATCH: usize = 4096;
 /// A damaged or cut process file (named, with the offset), no process file at all, or the system's reason.
 pub fn merge(dir: &Path, out: &Path) -> Result<(), TraceError> {
     let inputs = Inputs::open(dir)?;
+    let out = &output_place(out).map_err(|error| TraceError::io("write", out, error))?;
     let parent = match out.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),

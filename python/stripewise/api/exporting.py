@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stripewise import _native, exporters, layouts
+from stripewise import _native, exporters, layouts, outputs
 from stripewise._native import StripewiseError
 from stripewise.api.trace import Trace
 from stripewise.exporters import EXPORTERS, Exported, pricing
@@ -18,7 +18,7 @@ from stripewise.pool import Pool
 if TYPE_CHECKING:
     from stripewise._native import ClusterInfo, LayoutDocument
 
-__all__ = ["EXPORTERS", "HINTS", "Exported", "HintsFile", "export", "export_hints"]
+__all__ = ["EXPORTERS", "HINTS", "Exported", "HintsFile", "export", "export_hints", "save"]
 
 
 def export(
@@ -106,3 +106,11 @@ def _workloads(
     # Paths that a log has relative are below a relative directory: to what, the log does not say.
     relative = not root.is_absolute() and any(not path.startswith("/") for path in map(str, trace.native.files()))
     return pricing.of_trace(trace.native, str(root if relative else root.absolute()), patterns)
+
+
+def save(text: str, output: Path, mode: int = 0o666) -> None:
+    """Writes all of a script or of hints, or nothing: half of a script would be a script too.
+
+    Its mode is `mode` without what the umask takes.
+    """
+    outputs.write(text.encode(), output, mode)

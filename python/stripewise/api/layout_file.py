@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from stripewise import outputs
 from stripewise.api.servers import Named
 
 
@@ -17,5 +18,5 @@ class HasLayout:
 
     def save(self, path: Named) -> Path:
         """Writes the layout file."""
-        Path(path).write_text(self.layout, encoding="utf-8")
+        outputs.write(self.layout.encode(), Path(path))
         return Path(path)

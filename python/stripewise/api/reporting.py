@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stripewise import _native
+from stripewise import _native, outputs
 from stripewise._native import StripewiseError
 from stripewise.api import activity, adapt, heat
 from stripewise.api.trace import Trace
@@ -51,7 +51,7 @@ def write_report(
     check_page(output)
     # Charts take longer to load than everything else.
     from stripewise.report.gather import gather
-    from stripewise.report.page import page, write
+    from stripewise.report.page import page
     from stripewise.report.slide import slide
 
     facts = gather(
@@ -69,9 +69,9 @@ def write_report(
     )
     suffix, drawing = output.suffix.lower(), begin("drawing")
     if suffix in PICTURES:
-        write(slide(facts, suffix), output)
+        outputs.write(slide(facts, suffix), output)
     else:
-        write(page(facts, drawing).encode("utf-8", "replace"), output)
+        outputs.write(page(facts, drawing).encode("utf-8", "replace"), output)
 
 
 HOTTEST_FILES = 12

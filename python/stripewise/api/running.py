@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from stripewise import _native, emulation, launch, mounts, native_paths
+from stripewise import _native, emulation, launch, mounts, native_paths, outputs
 from stripewise._native import StripewiseError
 from stripewise.launch import NotExecutableError, ProgramNotFoundError
 from stripewise.pool import Pool
@@ -67,6 +67,8 @@ def run(
     if trace is None:
         ended = launch.run(command, pool_file=at[0], mount=at[1], preload=preload, program=program)
     else:
+        # Before the program runs.
+        outputs.check_regular(trace)
         with launch.recording_dir(trace) as records:
             ended = launch.run(
                 command, pool_file=at[0], mount=at[1], trace_dir=records, preload=preload, program=program

@@ -110,7 +110,7 @@ def export(
         warn=console.warn,
     )
     if output is not None:
-        _write(output, exported.script())
+        exporting.save(exported.script(), output, 0o777)
         console.say(f"wrote {output}; `sh {output}` sets the layouts")
     if as_json:
         console.document(exported.as_dict())
@@ -122,23 +122,12 @@ def export(
 
 def _hints(hints: exporting.HintsFile, output: Path | None, as_json: bool) -> None:
     if output is not None:
-        _write(output, hints.text(), 0o644)
+        exporting.save(hints.text(), output)
         console.say(f"wrote {output}; `export ROMIO_HINTS={output.absolute()}` gives it to ROMIO")
     if as_json:
         console.document(hints.as_dict())
     elif output is None:
         console.script(hints.text().rstrip("\n"))
-
-
-def _write(output: Path, script: str, mode: int = 0o755) -> None:
-    """All of the script or nothing: half of it would be a script too."""
-    try:
-        output.write_text(script, encoding="utf-8")
-        output.chmod(mode)
-    except OSError:
-        if output.is_file():
-            output.unlink()
-        raise
 
 
 def _pair(option: str, text: str) -> tuple[str, str]:

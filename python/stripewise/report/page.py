@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Callable
 from importlib import resources
-from pathlib import Path
 
 from stripewise._native import __version__
 from stripewise.report.facts import Facts
@@ -54,22 +51,6 @@ def page(facts: Facts, progress: Callable[[int, int], None]) -> str:
         links=join(link.format(section.name, section.title) for section, _ in shown),
         content=join(content for _, content in shown),
     )
-
-
-def write(content: bytes, output: Path) -> None:
-    """Writes under another name and renames: there is never half a report."""
-    descriptor, name = tempfile.mkstemp(prefix=f".{output.name}.", dir=output.absolute().parent)
-    temporary = Path(name)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        mask = os.umask(0)
-        os.umask(mask)
-        temporary.chmod(0o666 & ~mask)
-        temporary.replace(output)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def _resource(name: str) -> str:

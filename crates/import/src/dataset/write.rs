@@ -17,7 +17,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use stripewise_trace::Trace;
+use stripewise_trace::{Trace, output_place};
 
 /// Counters of one row group of their table.
 const COUNTERS_AT_ONCE: usize = 1024;
@@ -61,6 +61,8 @@ pub fn write_dataset(
 /// # Errors
 /// [`ImportError::Write`] with the system's reason.
 pub fn write_parquet(trace: &Trace, path: &Path) -> Result<(), ImportError> {
+    let place = output_place(path).map_err(|source| ImportError::Write { path: path.to_owned(), source })?;
+    let path = place.as_path();
     remove_left(path);
     let unfinished = beside(path);
     let written = TableWriter::create(&unfinished, schema::REQUESTS).and_then(|mut table| {
