@@ -61,9 +61,9 @@ pub fn write_dataset(
 /// # Errors
 /// [`ImportError::Write`] with the system's reason.
 pub fn write_parquet(trace: &Trace, path: &Path) -> Result<(), ImportError> {
+    remove_left(path);
     let place = output_place(path).map_err(|source| ImportError::Write { path: path.to_owned(), source })?;
     let path = place.as_path();
-    remove_left(path);
     let unfinished = beside(path);
     let written = TableWriter::create(&unfinished, schema::REQUESTS).and_then(|mut table| {
         let _held = held(&unfinished);
