@@ -65,6 +65,7 @@ fn program_of(one: &ProgramTraits, now_ns: u64) -> WireProgram {
         unanswered: one.unanswered,
         overdue: one.overdue,
         period_ns: one.period_ns,
+        burst_age_ns: now_ns.saturating_sub(one.burst_ns),
         uses: one.uses.iter().take(MOST_SERVERS).map(wire).collect(),
     }
 }
@@ -137,6 +138,7 @@ fn traits_of(one: &WireProgram, servers: usize, now_ns: u64) -> Result<ProgramTr
         unanswered: one.unanswered,
         overdue: one.overdue,
         period_ns: one.period_ns.and_then(|period| figure(period, MOST_NS)),
+        burst_ns: now_ns.saturating_sub(one.burst_age_ns),
         uses,
     })
 }
@@ -206,7 +208,8 @@ mod tests {
 
     fn traits(key: u64) -> ProgramTraits {
         let uses = vec![ServerUseBy { server: 1, gap_bytes: 4096.0, reuse_ns: 5000.0 }];
-        ProgramTraits { first_ns: 100, last_ns: 900, requests: 3, uses, ..ProgramTraits::named(ProgramKey(key), "sim") }
+        let named = ProgramTraits::named(ProgramKey(key), "sim");
+        ProgramTraits { first_ns: 100, last_ns: 900, burst_ns: 500, requests: 3, uses, ..named }
     }
 
     #[test]
@@ -219,7 +222,7 @@ mod tests {
         let come = snapshot_of(&report, 2, 1_001_000).unwrap();
         let mut expected = sent.clone();
         (expected.programs[0].first_ns, expected.programs[0].last_ns) = (1_000_100, 1_000_900);
-        expected.programs[0].uid = 7;
+        (expected.programs[0].burst_ns, expected.programs[0].uid) = (1_000_500, 7);
         assert_eq!(come, expected);
         let refused = |report: &Report| snapshot_of(report, 2, 0).err().unwrap().to_string();
         let with = |change: fn(&mut Report)| {

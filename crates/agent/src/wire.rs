@@ -120,6 +120,9 @@ pub struct WireProgram {
     /// Mean time between bursts.
     #[prost(double, optional, tag = "14")]
     pub period_ns: Option<f64>,
+    /// How long ago its last burst of requests began.
+    #[prost(uint64, tag = "16")]
+    pub burst_age_ns: u64,
     /// On each server.
     #[prost(message, repeated, tag = "15")]
     pub uses: Vec<WireUse>,

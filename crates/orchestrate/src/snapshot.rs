@@ -365,6 +365,7 @@ fn traits_of(
         in_turn: word(&cell.in_turn),
         unanswered: word(&cell.unanswered),
         overdue: word(&cell.overdue),
+        burst_ns: time(word(&cell.burst_ns), now_ns),
         period_ns: (word(&cell.bursts) > 0).then(|| figure(&cell.period_ns, MOST_NS)).flatten(),
         uses,
     }

@@ -8,7 +8,7 @@ use stripewise_orchestrate::{
     Asker, Identified, NodePages, Orchestrator, OrchestratorOptions, ProgramRules, PublishedPlan, Turns,
     is_orchestrated, make_plan_page, orchestration_status, this_node,
 };
-use stripewise_schedule::{ProgramKey, SlicePlan, TurnSlice};
+use stripewise_schedule::{BURST_GAP_NS, ProgramKey, SlicePlan, TurnSlice};
 use stripewise_store::Pool;
 use stripewise_store::pool::{PoolSpec, TierSpec};
 
@@ -98,6 +98,21 @@ fn work_until(
         }
         assert!(begin.elapsed() < PATIENCE, "{status:#?}");
     }
+}
+
+#[test]
+fn a_program_tells_when_its_last_burst_began() {
+    let pool = test_pool();
+    let _orchestrator = Orchestrator::start(&pool.pool, &options("none", 20)).unwrap();
+    let door = door(&pool.pool, "one");
+    let traits = || orchestration_status(&pool.pool).unwrap().programs[0].traits.clone();
+    request(&door, 1, 0);
+    let first = traits();
+    assert!(first.burst_ns > 0 && first.burst_ns == first.first_ns, "{first:?}");
+    std::thread::sleep(Duration::from_nanos(2 * BURST_GAP_NS));
+    request(&door, 1, 4096);
+    let later = traits();
+    assert!((first.burst_ns + 2 * BURST_GAP_NS..=later.last_ns).contains(&later.burst_ns), "{later:?}");
 }
 
 #[test]

@@ -36,6 +36,7 @@ fn plan(bench: &mut Criterion) {
                             reuse_ns: figures.reuse_ns,
                             weight: 1.0,
                             period_ns: None,
+                            burst_age_ns: 1,
                             age_ns: 1,
                             load: Some(1.0),
                             is_busy: true,

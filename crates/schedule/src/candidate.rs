@@ -17,6 +17,8 @@ pub struct Candidate {
     /// Characteristic time: mean time from the beginning of one burst of requests to that of the next, in nanoseconds; `None`
     /// where no second one has begun yet.
     pub period_ns: Option<f64>,
+    /// How long its last burst of requests has lasted, if it is busy: since it began, in nanoseconds.
+    pub burst_age_ns: u64,
     /// How long it has been there, in nanoseconds.
     pub age_ns: u64,
     /// The bytes that it moved in a second of its life, by what the programs that are at work moved in the mean; `None` where

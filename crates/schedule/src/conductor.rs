@@ -46,8 +46,9 @@ pub struct Decision {
     pub gain: Option<f64>,
     /// Its weight, and the bytes that it may move in a second; 0 is no limit.
     pub rules: (f64, u64),
-    /// Its load and the mean time between its bursts in nanoseconds, under a policy that has no use for the figures.
-    pub bursts: Option<(Option<f64>, Option<f64>)>,
+    /// Its load, the mean time between its bursts and how long ago the last one began in nanoseconds, under a policy that has no use
+    /// for the figures.
+    pub bursts: Option<(Option<f64>, Option<f64>, u64)>,
     /// Its slice in nanoseconds; 0: it has none of its own.
     pub slice_ns: u64,
     /// The whole window in nanoseconds.
@@ -82,9 +83,12 @@ impl fmt::Display for Decision {
         if let Some(gain) = gain {
             write!(f, "turns move {gain:.2} x of shared windows, ")?;
         }
-        if let Some((load, period_ns)) = bursts {
+        if let Some((load, period_ns, burst_age_ns)) = bursts {
             load.map_or(Ok(()), |load| write!(f, "moves {load:.2} x of the mean, "))?;
-            period_ns.map_or(Ok(()), |period_ns| write!(f, "a burst each {:.2} s, ", period_ns * 1e-9))?;
+            if let Some(period_ns) = period_ns {
+                let last_s = *burst_age_ns as f64 * 1e-9;
+                write!(f, "a burst each {:.2} s, the last {last_s:.2} s ago, ", period_ns * 1e-9)?;
+            }
         }
         if *weight != 1.0 {
             write!(f, "weight {weight}, ")?;
@@ -257,6 +261,7 @@ impl Conductor {
                 reuse_ns: figures.reuse_ns.or_else(|| mean_reuse(&uses)).filter(|_| now != Standing::Probe),
                 weight: self.rules.weight(&program.name),
                 period_ns: program.period_ns,
+                burst_age_ns: now_ns.saturating_sub(program.burst_ns),
                 age_ns: now_ns.saturating_sub(program.first_ns),
                 load: (mean_rate > 0.0).then(|| rate(program) / mean_rate),
                 is_busy: Self::is_busy(program, now_ns),
@@ -285,7 +290,7 @@ impl Conductor {
                 figures: *figures,
                 gain,
                 rules: (one.weight, self.rules.limit(&program.name)),
-                bursts: has_no_use.then_some((one.load, one.period_ns)),
+                bursts: has_no_use.then_some((one.load, one.period_ns, one.burst_age_ns)),
                 slice_ns,
                 window_ns: self.window_ns,
                 is_change: before != now || is_news,
@@ -384,6 +389,17 @@ mod tests {
             self.was_shared = next.plan.is_open();
             next
         }
+    }
+
+    #[test]
+    fn a_decision_says_when_the_last_burst_began() {
+        let policy = policies::named("opportunity").unwrap();
+        let mut conductor = Conductor::new(policy, WINDOW_NS, ProgramRules::default(), Vec::new());
+        let (now_ns, named) = (4_000_000_000, ProgramTraits::named(ProgramKey(1), "one"));
+        let program = ProgramTraits { period_ns: Some(2e9), burst_ns: 1_000_000_000, last_ns: now_ns, ..named };
+        let next = conductor.next(&[program], &[], true, (WINDOW_NS, now_ns));
+        let said = next.decisions[0].to_string();
+        assert!(said.contains("a burst each 2.00 s, the last 3.00 s ago, "), "{said}");
     }
 
     #[test]

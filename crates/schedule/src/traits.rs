@@ -39,6 +39,8 @@ pub struct ProgramTraits {
     pub overdue: u64,
     /// Mean time from one burst of requests to the next, in nanoseconds.
     pub period_ns: Option<f64>,
+    /// When its last burst of requests began; that goes on until the program pauses for [`BURST_GAP_NS`](crate::BURST_GAP_NS).
+    pub burst_ns: u64,
     /// What it does on each server.
     pub uses: Vec<ServerUseBy>,
 }
@@ -62,6 +64,7 @@ impl ProgramTraits {
             unanswered: 0,
             overdue: 0,
             period_ns: None,
+            burst_ns: 0,
             uses: Vec::new(),
         }
     }
@@ -70,7 +73,7 @@ impl ProgramTraits {
     /// was heard of last.
     pub fn join(&mut self, other: &Self) {
         if other.last_ns > self.last_ns {
-            (self.uses, self.period_ns) = (other.uses.clone(), other.period_ns);
+            (self.uses, self.period_ns, self.burst_ns) = (other.uses.clone(), other.period_ns, other.burst_ns);
         }
         self.processes = self.processes.saturating_add(other.processes);
         self.files = self.files.max(other.files);

@@ -20,6 +20,7 @@ fn candidate(number: usize, standing: Standing) -> Candidate {
         reuse_ns: Some(1e6),
         weight: 1.0,
         period_ns: None,
+        burst_age_ns: 1_000_000,
         age_ns: 1_000_000_000,
         load: None,
         is_busy: true,
@@ -210,8 +211,15 @@ fn a_light_program_that_is_away_has_no_slice_held_for_it() {
         || policy.plan(&[one(0, true, 1.5), one(1, true, 1.4), light], WINDOW_NS).share_ns(ProgramKey(3));
     assert!(share_ns() > 0, "it never pauses");
     light.period_ns = Some(1e9);
-    let plan = policy.plan(&[one(0, true, 1.5), one(1, true, 1.4), light], WINDOW_NS);
-    assert_eq!((plan.share_ns(ProgramKey(3)), plan.share_ns(OTHERS)), (0, 0));
+    let mut after = |burst_age_ns| {
+        let light = Candidate { burst_age_ns, ..light };
+        let plan = policy.plan(&[one(0, true, 1.5), one(1, true, 1.4), light], WINDOW_NS);
+        [ProgramKey(3), OTHERS].map(|program| plan.share_ns(program))
+    };
+    assert_eq!(after(WINDOW_NS - 1), [0, 0]);
+    // A burst that goes on is no short one: served in all slices it would end the others' turns.
+    assert_eq!(after(WINDOW_NS)[1], 0);
+    assert!(after(WINDOW_NS)[0] > WINDOW_NS / 4);
 }
 
 #[test]

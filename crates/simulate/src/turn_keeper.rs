@@ -130,7 +130,6 @@ struct ProgramUse {
     /// Whether the traits have the figures as they are.
     is_told: bool,
     resumed_ns: u64,
-    burst_ns: u64,
     held: Vec<HeldProcess>,
     /// Bytes that servers have been asked for, and have not served yet.
     flying_bytes: u64,
@@ -143,14 +142,13 @@ struct ProgramUse {
 const NOWHERE: u32 = u32::MAX;
 
 impl ProgramUse {
-    fn new(servers: usize, now_ns: u64) -> Self {
+    fn new(servers: usize) -> Self {
         let places = vec![NOWHERE; servers];
         Self {
             places,
             sums: Vec::new(),
             is_told: false,
             resumed_ns: 0,
-            burst_ns: now_ns,
             held: Vec::new(),
             flying_bytes: 0,
             limit: 0,
@@ -254,14 +252,14 @@ impl TurnKeeper {
         if self.places[program] == NOWHERE {
             self.places[program] = self.traits.len() as u32;
             let mut traits = ProgramTraits::named(ProgramKey(program as u64 + 1), &self.names[program]);
-            (traits.first_ns, traits.last_ns) = (now_ns, now_ns);
+            (traits.first_ns, traits.last_ns, traits.burst_ns) = (now_ns, now_ns, now_ns);
             self.traits.push(traits);
-            self.uses.push(ProgramUse::new(self.mix.len(), now_ns));
+            self.uses.push(ProgramUse::new(self.mix.len()));
         }
         let place = self.places[program] as usize;
         let (traits, uses) = (&mut self.traits[place], &mut self.uses[place]);
         if now_ns.saturating_sub(traits.last_ns) > BURST_GAP_NS {
-            let begun_ns = std::mem::replace(&mut uses.burst_ns, now_ns);
+            let begun_ns = std::mem::replace(&mut traits.burst_ns, now_ns);
             traits.period_ns = Some(weighed(traits.period_ns, now_ns.saturating_sub(begun_ns) as f64));
         }
         traits.last_ns = now_ns;

@@ -166,6 +166,23 @@ fn shares_follow_the_weights() {
 }
 
 #[test]
+fn a_light_program_whose_burst_goes_on_has_turns() {
+    // A burst, a pause, and then requests of few bytes each behind a seek, for as long as the other has any.
+    let mut light = Packed::new();
+    light.push((0..40_000).map(|number| {
+        let (offset, think_s) = ((number * 617 % 1000) << 20, if number == 4 { 0.3 } else { 0.0 });
+        SimulatedStep::Access(SimulatedAccess { file: 0, offset, size: 4096, op: Op::Read, think_s })
+    }));
+    let programs = [in_order(1, 4000, 0.0), light];
+    let rate = |policy| {
+        let ([one, two], took_s) = until_the_first_ends(&programs, policy, ProgramRules::default());
+        (one + two) as f64 / took_s
+    };
+    let (turns, plain) = (rate("opportunity"), rate("none"));
+    assert!(turns > 1.5 * plain, "{turns} {plain}");
+}
+
+#[test]
 fn a_limit_holds_a_program_to_its_rate_and_no_request_beyond_two_windows() {
     let programs = [in_order(2, 200, 0.0), in_order(2, 4000, 0.0)];
     let limit = 8 << 20;

@@ -90,11 +90,13 @@ impl SchedulePolicy for Opportunity {
 
     fn plan(&mut self, candidates: &[Candidate], window_ns: u64) -> SlicePlan {
         // Bursts of a light program are served at once: they would wait for longer than they delay others, and a slice for it would
-        // leave servers idle. One that pauses and has much to do is back within a window, and its slice is given up until then.
+        // leave servers idle. A burst that goes on delays others for longer than it would wait: few bytes are no little work on a
+        // disk that seeks for each of them. One that pauses and has much to do is back within a window, and its slice is given up
+        // until then.
         let has_slice = |one: &&Candidate| {
             let pauses_ns = one.period_ns.unwrap_or(f64::INFINITY);
             if one.is_busy {
-                !is_light(one) || one.period_ns.is_none()
+                !is_light(one) || one.period_ns.is_none() || one.burst_age_ns >= window_ns
             } else {
                 !is_light(one) && pauses_ns <= window_ns as f64
             }
