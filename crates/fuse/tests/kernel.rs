@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -339,24 +339,45 @@ fn turn_ns(thread: libc::pid_t) -> Option<u64> {
     }
 }
 
+/// The threads of this process that serve by io_uring.
+fn serving() -> Vec<libc::pid_t> {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
+    // One of another test may have ended meanwhile.
+    let serving =
+        tasks.filter(|task| std::fs::read_to_string(task.join("comm")).is_ok_and(|name| name.starts_with("fuse-cpu")));
+    serving.map(|task| task.file_name().unwrap().to_str().unwrap().parse().unwrap()).collect()
+}
+
+/// Waits until `is_so` of all threads that serve. It begins before they have begun.
+fn eventually_all(what: &str, is_so: impl Fn(libc::pid_t) -> bool) {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let threads = serving();
+        if threads.len() >= THREADS && threads.iter().all(|&thread| is_so(thread)) {
+            return;
+        }
+        assert!(Instant::now() < until, "{what}: {threads:?}");
+        std::thread::yield_now();
+    }
+}
+
 /// With shorter turns of theirs, the kernel wakes the program that they serve up on an idle processor more than twice as often.
 #[test]
 fn threads_that_serve_have_turns_as_long_as_those_of_programs() {
     let Some(mounted) = Mounted::new(false, true) else { return };
-    // All threads serve from here on.
+    // The thread that has answered this has begun.
     assert_eq!(ask(&mounted.open(), "user.pass"), Errno::NODATA);
-    let mut serving = 0;
-    for task in std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path()) {
-        let thread = task.file_name().unwrap().to_str().unwrap().parse().unwrap();
-        // A thread of another test may have ended meanwhile.
-        if std::fs::read_to_string(task.join("comm")).is_ok_and(|name| name.starts_with("fuse-cpu"))
-            && let Some(turn_ns_of_it) = turn_ns(thread)
-        {
-            assert_eq!(Some(turn_ns_of_it), turn_ns(0));
-            serving += 1;
-        }
-    }
-    assert!(serving >= THREADS, "{serving}");
+    let own_ns = turn_ns(0).unwrap();
+    eventually_all("their turns", |thread| turn_ns(thread).is_none_or(|turn_ns| turn_ns == own_ns));
+    mounted.end();
+}
+
+#[test]
+fn threads_that_serve_go_before_programs() {
+    let Some(mounted) = Mounted::new(false, true) else { return };
+    let nice = |thread| rustix::process::getpriority_process(rustix::process::Pid::from_raw(thread));
+    let expected = (nice(0).unwrap() - 10).max(-20);
+    eventually_all("how nice they are", |thread| nice(thread).is_ok_and(|nice| nice == expected));
     mounted.end();
 }
 
