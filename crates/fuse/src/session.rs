@@ -14,7 +14,7 @@ use crate::init::{MAJOR, Negotiation, OLDEST_MINOR, OVER_IO_URING};
 use crate::messages::{Call, RequestHeader};
 use crate::reply::Reply;
 use crate::transport::{ReplySink, Transport};
-use crate::uring::{Asked, UringTransport, prepare};
+use crate::uring::{Asked, Registrations, UringTransport, prepare, put_one_queue_last};
 
 /// Threads that read the device where requests travel by `io_uring`: it brings FORGET and INTERRUPT.
 const BESIDE: usize = 2;
@@ -155,7 +155,7 @@ impl Session {
     /// Those of making threads and descriptors, before the first request is served; the first that ended a thread.
     pub fn run(self, server: &Arc<impl FuseServer>) -> io::Result<()> {
         // Only the threads hold the connection: it ends with them.
-        let Session { device, options, entries, travel } = self;
+        let Session { device, options, mut entries, travel } = self;
         let beside = !entries.is_empty();
         let of_device = if beside { BESIDE } else { options.threads };
         let mut transports = Vec::with_capacity(of_device);
@@ -172,10 +172,17 @@ impl Session {
             let serve = move || serve_all(&mut transport, &*server, options.only, gathers);
             threads.push(std::thread::Builder::new().name(format!("fuse-{number}")).spawn(serve)?);
         }
-        for entry in entries {
+        let registrations = Arc::new(put_one_queue_last(&mut entries));
+        for (number, entry) in entries.into_iter().enumerate() {
+            let is_of_the_last = registrations.is_of_the_last(number);
+            if is_of_the_last {
+                registrations.wait_for_those_before();
+            }
             let (server, travel, name) = (server.clone(), travel.clone(), format!("fuse-cpu{}", entry.queue()));
-            let serve = move || serve_entry(entry, &*server, options.only, &travel);
-            threads.push(std::thread::Builder::new().name(name).spawn(serve)?);
+            let all = registrations.clone();
+            let serve = move || serve_entry(entry, &*server, options.only, &travel, &all, is_of_the_last);
+            let thread = std::thread::Builder::new().name(name).spawn(serve);
+            threads.push(thread.inspect_err(|_| registrations.give_up())?);
         }
         let mut result = Ok(());
         for thread in threads {
@@ -224,9 +231,18 @@ fn serve_entry(
     server: &impl FuseServer,
     only: Option<u32>,
     travel: &Travel,
+    registrations: &Registrations,
+    is_of_the_last: bool,
 ) -> io::Result<()> {
     entry.stay();
-    let Err(error) = entry.register() else { return serve_all(&mut entry, server, only, None) };
+    let answer = entry.register();
+    registrations.add();
+    let Err(error) = answer else {
+        if is_of_the_last {
+            registrations.wait_for_all();
+        }
+        return serve_all(&mut entry, server, only, None);
+    };
     // The first of them says it for all.
     let _ = travel.refused.set(format!("the device (the kernel has refused io_uring: {error})"));
     let mut transport = DeviceTransport::new(entry.device().clone());

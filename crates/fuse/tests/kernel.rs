@@ -6,11 +6,12 @@ use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use stripewise_fuse::{
     Call, DirectoryEntries, EntryReply, FileAttr, FuseDevice, FuseServer, Notifier, OpenReply, Reply, RequestHeader,
     Session, SessionOptions, open_flags,
@@ -311,11 +312,18 @@ fn a_process_that_may_not_use_io_uring_is_served_by_the_device() {
 
 /// Has this thread, and those that it makes, run on the first processor that it may: their requests are of one queue.
 fn on_one_processor() {
-    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+    stay_on(processors()[0]);
+}
+
+/// The processors on which the calling thread may run, at least one.
+fn processors() -> Vec<usize> {
     let allowed = sched_getaffinity(None).unwrap();
-    let first = (0..CpuSet::MAX_CPU).find(|processor| allowed.is_set(*processor)).unwrap();
+    (0..CpuSet::MAX_CPU).filter(|processor| allowed.is_set(*processor)).collect()
+}
+
+fn stay_on(processor: usize) {
     let mut one = CpuSet::new();
-    one.set(first);
+    one.set(processor);
     sched_setaffinity(None, &one).unwrap();
 }
 
@@ -331,24 +339,45 @@ fn turn_ns(thread: libc::pid_t) -> Option<u64> {
     }
 }
 
+/// The threads of this process that serve by io_uring.
+fn serving() -> Vec<libc::pid_t> {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
+    // One of another test may have ended meanwhile.
+    let serving =
+        tasks.filter(|task| std::fs::read_to_string(task.join("comm")).is_ok_and(|name| name.starts_with("fuse-cpu")));
+    serving.map(|task| task.file_name().unwrap().to_str().unwrap().parse().unwrap()).collect()
+}
+
+/// Waits until `is_so` of all threads that serve. It begins before they have begun.
+fn eventually_all(what: &str, is_so: impl Fn(libc::pid_t) -> bool) {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let threads = serving();
+        if threads.len() >= THREADS && threads.iter().all(|&thread| is_so(thread)) {
+            return;
+        }
+        assert!(Instant::now() < until, "{what}: {threads:?}");
+        std::thread::yield_now();
+    }
+}
+
 /// With shorter turns of theirs, the kernel wakes the program that they serve up on an idle processor more than twice as often.
 #[test]
 fn threads_that_serve_have_turns_as_long_as_those_of_programs() {
     let Some(mounted) = Mounted::new(false, true) else { return };
-    // All threads serve from here on.
+    // The thread that has answered this has begun.
     assert_eq!(ask(&mounted.open(), "user.pass"), Errno::NODATA);
-    let mut serving = 0;
-    for task in std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path()) {
-        let thread = task.file_name().unwrap().to_str().unwrap().parse().unwrap();
-        // A thread of another test may have ended meanwhile.
-        if std::fs::read_to_string(task.join("comm")).is_ok_and(|name| name.starts_with("fuse-cpu"))
-            && let Some(turn_ns_of_it) = turn_ns(thread)
-        {
-            assert_eq!(Some(turn_ns_of_it), turn_ns(0));
-            serving += 1;
-        }
-    }
-    assert!(serving >= THREADS, "{serving}");
+    let own_ns = turn_ns(0).unwrap();
+    eventually_all("their turns", |thread| turn_ns(thread).is_none_or(|turn_ns| turn_ns == own_ns));
+    mounted.end();
+}
+
+#[test]
+fn threads_that_serve_go_before_programs() {
+    let Some(mounted) = Mounted::new(false, true) else { return };
+    let nice = |thread| rustix::process::getpriority_process(rustix::process::Pid::from_raw(thread));
+    let expected = (nice(0).unwrap() - 10).max(-20);
+    eventually_all("how nice they are", |thread| nice(thread).is_ok_and(|nice| nice == expected));
     mounted.end();
 }
 
@@ -375,6 +404,38 @@ fn a_request_is_served_while_others_of_its_processor_wait_for_it() {
             assert_eq!(ask(&mounted.open(), "user.pass"), Errno::NODATA);
             threads.into_iter().for_each(|thread| assert_eq!(thread.join().unwrap(), Errno::NODATA));
         }
+        mounted.end();
+    }
+}
+
+#[test]
+fn what_comes_before_a_queue_has_all_its_entries_is_served() {
+    for processor in processors().iter().cycle().take(100) {
+        let Some(mounted) = Mounted::new(false, true) else { return };
+        let open = |mounted: &Mounted| {
+            let (path, processor) = (mounted.dir.path().join("file"), *processor);
+            move || {
+                stay_on(processor);
+                File::open(path).unwrap()
+            }
+        };
+        let threads: Vec<_> = (0..THREADS - 1)
+            .map(|_| {
+                let open = open(&mounted);
+                std::thread::spawn(move || ask(&open(), "user.wait"))
+            })
+            .collect();
+        // The first of them may have the only entry when the others come, or this.
+        let (open, memory) = (open(&mounted), mounted.memory.clone());
+        let (tell, told) = mpsc::channel();
+        let passes = std::thread::spawn(move || {
+            let file = open();
+            memory.waiting.have_come(THREADS - 1);
+            tell.send(ask(&file, "user.pass")).unwrap();
+        });
+        assert_eq!(told.recv_timeout(2 * PATIENCE), Ok(Errno::NODATA));
+        passes.join().unwrap();
+        threads.into_iter().for_each(|thread| assert_eq!(thread.join().unwrap(), Errno::NODATA));
         mounted.end();
     }
 }

@@ -4,6 +4,7 @@
 //! memory.rs   the memory of an entry: what the kernel puts into it as a message, and the reply to it
 //! entry.rs    the transport: an entry of a queue, its ring and its thread
 //! offer.rs    whether it can be had, how many threads, and why not
+//! late.rs     what comes while a queue has some of its entries
 //! ```
 //!
 //! The kernel has a queue for each processor that there can be. A request goes to the queue of the processor on which its
@@ -24,8 +25,9 @@
 //! 2. A request that gets no entry waits until one of all those of its queue has been answered. A queue has as many entries as the
 //!    mount by the device has threads in all (fewer only on machines with very many processors, [`offer`]). So requests
 //!    that wait for each other can fill a queue only where they would have taken all threads of the device.
-//! 3. All entries are registered before the first request: one that is registered later does not get what waits in the
-//!    queue already. Until each queue has one, no request comes but by the device, which has threads, too.
+//! 3. An entry that is registered late does not get what waits in the queue already. Until each queue has one, no request comes
+//!    but by the device, which has threads, too. So the queues get all their entries before the last gets its first, and that
+//!    one's threads serve when it has all ([`late`], which also says what is left).
 //! 4. A thread that ends takes a free entry with it, and what it has got in that moment. So it ends only with the
 //!    connection: what panics is caught, and is one program's error.
 //!
@@ -39,8 +41,10 @@
 //! while their entry is free: by 1 they are in none.
 
 mod entry;
+mod late;
 mod memory;
 mod offer;
 
 pub use entry::UringTransport;
+pub use late::{Registrations, put_one_queue_last};
 pub use offer::{Asked, prepare};
