@@ -385,18 +385,21 @@ impl LockFile {
     }
 
     /// Takes the shared lock of [`Purpose::Writers`], waiting for a structural change to end, which can give way meanwhile:
-    /// [`LockFile::is_awaited`]. One system call where none is under way.
+    /// [`LockFile::is_awaited`]; whether it had to wait. One system call where none is under way.
     ///
     /// # Errors
     /// As [`LockFile::lock`].
-    pub(crate) fn lock_as_writer(&self) -> Result<()> {
+    pub(crate) fn lock_as_writer(&self) -> Result<bool> {
         if self.try_shared(Purpose::Writers)? {
-            return Ok(());
+            return Ok(false);
         }
         // In vain where a user holds it on purpose: then the change does not learn of this writer.
         let is_told = self.try_shared(Purpose::Awaited)?;
         self.lock(Purpose::Writers, false)?;
-        if is_told { self.unlock(Purpose::Awaited) } else { Ok(()) }
+        if is_told {
+            self.unlock(Purpose::Awaited)?;
+        }
+        Ok(true)
     }
 
     /// Whether a writer waits for the holder of the exclusive lock of [`Purpose::Writers`] or [`Purpose::Place`]. One system call.

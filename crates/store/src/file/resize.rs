@@ -221,10 +221,14 @@ impl Inode {
             let file = self.file()?;
             self.finish_cut(&file, size_bytes)?;
             self.free_gaps(&file)?;
-            handle.truncating_to = None;
+        }
+        let removed = self.remove_strangers(&handle);
+        if handle.truncating_to.is_some() {
+            // Only now: what is left by a kill before this stays noted, as what cannot be removed. Nothing is cut off again.
+            handle.truncating_to = if removed.is_ok() { None } else { Some(MAX_OFFSET) };
             self.write_handle(&handle)?;
         }
-        self.remove_strangers(&handle)
+        removed
     }
 
     /// Cuts off what a truncation to `size_bytes` has left, and what regions that have moved left at the ends of datafiles. The latter is

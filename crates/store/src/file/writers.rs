@@ -12,6 +12,7 @@ use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use rustix::io::Errno;
 use smallvec::SmallVec;
 use std::sync::Arc;
+use stripewise_layout::MAX_OFFSET;
 
 /// What has become of the datafiles of a file that has lost a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -179,14 +180,13 @@ impl Inode {
                 // The file exists and no process holds it: a writer crashed, or a server is missing and may still be.
                 let _ = self.put_in_order(&lock, created)?;
             }
-            if wait {
-                lock.lock_as_writer()?;
-            } else if !lock.try_shared(Purpose::Writers)? {
+            let has_waited = wait && lock.lock_as_writer()?;
+            if !wait && !lock.try_shared(Purpose::Writers)? {
                 return Ok(None);
             }
             if lock.is_current(locks) {
                 if !is_alone && self.has_handle() && (!created || self.is_known_stale()) {
-                    self.finish_beside(&lock)?;
+                    self.finish_beside(&lock, has_waited)?;
                 }
                 self.tell_readers_ahead();
                 return Ok(Some(lock));
@@ -194,21 +194,30 @@ impl Inode {
         }
     }
 
-    /// For a writer that has the shared lock of `lock` and has not changed a byte yet: it may have waited for a process that has died in
-    /// the middle of its change. One system call where none has.
-    fn finish_beside(&self, lock: &LockFile) -> Result<()> {
-        let handle = self.read_handle()?;
-        if handle.cut_at().is_none() {
-            if handle.truncating_to.is_some() {
-                // A mover has switched, or not, and may have died before it told of that.
-                self.bump_epoch();
-            }
+    /// For a writer that has the shared lock of `lock` and has not changed a byte yet: a process may have died in the middle of its change,
+    /// most of all one for which it `has_waited`, since that takes its lock file away when it comes to its end. One system call where
+    /// none has.
+    fn finish_beside(&self, lock: &LockFile, has_waited: bool) -> Result<()> {
+        if !has_waited && self.read_handle()?.truncating_to.is_none() {
             return Ok(());
         }
         lock.lock(Purpose::Handle, true)?;
-        let done = self.finish_cut_of_dead(lock);
+        let done = self.finish_cut_of_dead(lock).and_then(|()| self.note_remains(has_waited));
         lock.unlock(Purpose::Handle)?;
         done
+    }
+
+    /// By who may change the handle: the next writer without others looks for what a dead process has made, if there `may_be` something
+    /// that the handle does not tell of.
+    fn note_remains(&self, may_be: bool) -> Result<()> {
+        let mut handle = self.read_handle()?;
+        if handle.truncating_to.is_none() && may_be {
+            handle.truncating_to = Some(MAX_OFFSET);
+            return self.write_handle(&handle);
+        }
+        // A mover has switched, or not, and may have died before it told of that.
+        self.bump_epoch();
+        Ok(())
     }
 
     /// This process is registered as a writer now, and has not changed a byte yet: what others have read ahead of their programs, or

@@ -1,5 +1,6 @@
 //! Files whose layouts name a server that is to go, and the layouts that they get in place of these.
 
+use crate::file::lockfile::LockFile;
 use crate::format::handle::read_handle;
 use crate::format::placement::Placement;
 use crate::os::error::{Error, Result};
@@ -42,10 +43,12 @@ impl Store {
             let Ok(fd) = entry.open() else { return Ok(false) };
             let stat = rustix::fs::fstat(&fd).map_err(|errno| Error::io("read", entry.path())(errno))?;
             let Some(handle) = read_handle(&proc_path(fd.as_fd()), stat.st_ino)? else { return Ok(false) };
-            if handle.truncating_to.is_some() {
-                // A move that was killed behind its switch has left datafiles: to open the file clears them away. Where a server
-                // does not let it, the file has its new place all the same.
-                drop(self.inode(fd.as_fd()));
+            if handle.truncating_to.is_some() || LockFile::exists(self.locks(), handle.logical)? {
+                // A move that was killed has left datafiles: who finds no writer clears them away. Where a server does not let it,
+                // the file has its place all the same.
+                if let Ok(Some(inode)) = self.inode(fd.as_fd()) {
+                    let _ = inode.has_writers();
+                }
             }
             if let Some(&known) = guard(&known).get(&handle.layout) {
                 return Ok(known);
