@@ -393,6 +393,14 @@ fn a_listing_has_every_name_when_descriptors_have_run_out() {
     assert!(server.wait().unwrap().success());
 }
 
+/// A new file with that content, which its servers have.
+fn synced(mounted: &Mounted, name: &str, content: &[u8]) -> File {
+    let file = File::options().read(true).write(true).create(true).truncate(false).open(mounted.path(name)).unwrap();
+    file.write_at(content, 0).unwrap();
+    file.sync_all().unwrap();
+    file
+}
+
 /// As long as anything of it is open, to mount the disk again gives the dead file system again.
 #[test]
 fn a_file_system_that_shut_itself_down_is_mounted_again_without_a_restart() {
@@ -403,13 +411,7 @@ fn a_file_system_that_shut_itself_down_is_mounted_again_without_a_restart() {
     };
     let mounted = Mounted::new(&pool, "mnt", "noatime");
     let mut content = bytes(9 * WIDTH);
-    let open = |name: &str| {
-        let file =
-            File::options().read(true).write(true).create(true).truncate(false).open(mounted.path(name)).unwrap();
-        file.write_at(&content, 0).unwrap();
-        file.sync_all().unwrap();
-        file
-    };
+    let open = |name: &str| synced(&mounted, name, &content);
     // No program asks for anything of the second before the disk is back.
     let (file, idle) = (open("file"), open("idle"));
     fs::write(mounted.path("closed"), &content).unwrap();
@@ -455,13 +457,7 @@ fn a_metadata_tier_that_shuts_itself_down_is_told_and_the_mount_goes_on() {
     };
     let mounted = Mounted::new(&pool, "mnt", "noatime");
     let content = bytes(9 * WIDTH);
-    let open = |name: &str| {
-        let file =
-            File::options().read(true).write(true).create(true).truncate(false).open(mounted.path(name)).unwrap();
-        file.write_at(&content, 0).unwrap();
-        file.sync_all().unwrap();
-        file
-    };
+    let open = |name: &str| synced(&mounted, name, &content);
     let (file, other) = (open("file"), open("other"));
     // Its pages are clean: each has to be noted as changed before it can be.
     assert!(std::process::Command::new("sync").arg("--file-system").arg(pool.path("ns")).status().unwrap().success());
