@@ -224,8 +224,8 @@ impl Inode {
         }
         let removed = self.remove_strangers(&handle);
         if handle.truncating_to.is_some() {
-            // Only now: what is left by a kill before this stays noted, as what cannot be removed. Nothing is cut off again.
-            handle.truncating_to = if removed.is_ok() { None } else { Some(MAX_OFFSET) };
+            // Only now: what is left by a kill before this stays noted.
+            handle.truncating_to = None;
             self.write_handle(&handle)?;
         }
         removed
