@@ -213,9 +213,7 @@ fn a_move_that_nobody_was_told_of_is_finished_by_its_own_layout() {
         std::fs::write(path, content).unwrap();
     }
     std::fs::write(pool.pool.namespace.join(format!("locks/{:016x}", inode.handle())), b"").unwrap();
-    // In place, for it is mapped.
-    let page = std::fs::File::options().write(true).open(pool.pool.namespace.join("epoch")).unwrap();
-    page.write_all_at(&epochs, 0).unwrap();
+    set_epochs(&pool, &epochs);
 
     inode.register_writer().unwrap();
     inode.release_writer().unwrap();
@@ -224,21 +222,26 @@ fn a_move_that_nobody_was_told_of_is_finished_by_its_own_layout() {
     assert_eq!(datafiles(&pool, &inode), 0, "the old generation is gone");
 }
 
-/// Has the handle of `inode` say what `change` makes of it, and tells the file's users, as a process does that dies then.
+/// Puts the counters of all files back, or on.
+fn set_epochs(pool: &TestPool, epochs: &[u8]) {
+    // In place, for it is mapped.
+    let page = std::fs::File::options().write(true).open(pool.pool.namespace.join("epoch")).unwrap();
+    page.write_all_at(epochs, 0).unwrap();
+}
+
+/// Has the handle of the file behind `fd` say what `change` makes of it, and tells the file's users, as a process does that dies then.
 fn change_handle(pool: &TestPool, fd: &OwnedFd, change: impl FnOnce(&mut Handle)) {
     let mut attribute = [0; 4096];
     let length = rustix::fs::fgetxattr(fd, ATTRIBUTE, &mut attribute[..]).unwrap();
     let mut handle = Handle::decode(&attribute[..length]).unwrap();
     change(&mut handle);
     rustix::fs::fsetxattr(fd, ATTRIBUTE, &handle.encode().unwrap(), XattrFlags::REPLACE).unwrap();
-    let page = std::fs::File::options().read(true).write(true).open(pool.pool.namespace.join("epoch")).unwrap();
     let mut epochs = std::fs::read(pool.pool.namespace.join("epoch")).unwrap();
     for counter in epochs.chunks_exact_mut(4) {
         let next = u32::from_ne_bytes(counter.try_into().unwrap()).wrapping_add(1);
         counter.copy_from_slice(&next.to_ne_bytes());
     }
-    // In place, for it is mapped.
-    page.write_all_at(&epochs, 0).unwrap();
+    set_epochs(pool, &epochs);
 }
 
 /// Two writers wait for a mover, which is killed when it has switched: the file is cut off where it ended then, and what they write
@@ -294,8 +297,7 @@ fn what_is_written_after_a_mover_was_killed_is_read_by_who_knows_the_former_plac
         for (path, content) in &old {
             std::fs::write(path, content).unwrap();
         }
-        let page = std::fs::File::options().write(true).open(pool.pool.namespace.join("epoch")).unwrap();
-        page.write_all_at(&epochs, 0).unwrap();
+        set_epochs(&pool, &epochs);
 
         let young = pattern(100_000, 4);
         if is_registered {
