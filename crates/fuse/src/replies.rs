@@ -254,6 +254,12 @@ impl DirectoryEntries {
         self.add_with(&entry_reply(entry), entry.attr.ino, next, entry.attr.mode, name)
     }
 
+    /// The same without that: the kernel goes by what it has, or looks the name up when a program wants it.
+    #[must_use]
+    pub fn add_bare(&mut self, ino: u64, next: u64, kind: u32, name: &OsStr) -> bool {
+        self.add_with(&[0; ENTRY_BYTES], ino, next, kind, name)
+    }
+
     fn add_with(&mut self, entry: &[u8], ino: u64, next: u64, kind: u32, name: &OsStr) -> bool {
         let bytes = (entry.len() + DIRENT_BYTES + name.len()).next_multiple_of(8);
         let end = self.bytes.len() + bytes;
@@ -301,5 +307,9 @@ mod tests {
         assert_eq!(list.bytes().len(), 64);
         assert_eq!(&list.bytes()[20..24], &4_u32.to_ne_bytes());
         assert_eq!(&list.bytes()[24..32], b"abc\0\0\0\0\0");
+        let mut bare = DirectoryEntries::new(ENTRY_BYTES as u32 + 32);
+        assert!(!bare.add_bare(2, 20, libc::S_IFREG, OsStr::new("abc")));
+        assert_eq!(bare.bytes()[..ENTRY_BYTES], [0; ENTRY_BYTES], "an entry of inode 0 is none");
+        assert_eq!(&bare.bytes()[ENTRY_BYTES..ENTRY_BYTES + 8], &2_u64.to_ne_bytes());
     }
 }

@@ -122,6 +122,7 @@ impl Core {
 
     /// Makes the kernel forget the attributes it has of `node`.
     pub fn forget_attributes(&self, node: &Node) {
+        node.untold();
         if let Some(notifier) = self.notifier.get() {
             // A kernel that does not know the node any more has nothing to forget.
             let _ = notifier.forget_inode(node.ino, -1, 0);

@@ -12,7 +12,7 @@ use stripewise_fuse::{DirectoryEntries, EntryReply};
 use crate::attr::{NodeAttributes, file_attr};
 use crate::core::Core;
 use crate::lock;
-use crate::node::Node;
+use crate::node::{Node, coarse_ms};
 use crate::shares::UserShare;
 use crate::sync::Mutex;
 
@@ -99,7 +99,8 @@ impl OpenDir {
         })
     }
 
-    /// Names with attributes; the kernel gets a reference to each but `.` and `..`.
+    /// Names with attributes; the kernel gets a reference to each but `.` and `..`. Where it has the attributes of an entry and
+    /// believes them for a while it gets the name alone, without a system call.
     ///
     /// The attributes of an entry may not be had (no descriptor is left). Then the answer ends before it, and the kernel asks
     /// on from there, for names alone unless the program looks at attributes too.
@@ -110,7 +111,13 @@ impl OpenDir {
     pub fn read_plus(&self, core: &Core, offset: u64, reply: &mut DirectoryEntries) -> Result<(), Errno> {
         let mut some = false;
         let mut failed = Ok(());
-        self.entries(offset, |name, ino, _, next| {
+        let now_ms = coarse_ms();
+        self.entries(offset, |name, ino, kind, next| {
+            let number = core.table.number(ino);
+            if core.table.get(number).is_ok_and(|node| node.is_told(now_ms)) {
+                some = true;
+                return reply.add_bare(number, next, kind.as_raw_mode(), name);
+            }
             let added = self.add_plus(core, name, ino, next, reply);
             let ends = match added {
                 Err(Errno::NOENT | Errno::XDEV) => return false,
@@ -150,6 +157,8 @@ impl OpenDir {
         let full = reply.add_plus(&EntryReply { attr, name_holds, attr_holds: ttl }, next, name);
         if full {
             core.table.forget(node.ino, 1);
+        } else {
+            node.told(ttl);
         }
         Ok(full)
     }

@@ -106,6 +106,7 @@ impl PoolFs {
             Ok((node, found)) => {
                 self.core.count_node(&node, user);
                 let name_holds = self.core.name_holds(parent, name);
+                node.told(found.ttl);
                 reply.entry(&EntryReply { attr: found.attr, name_holds, attr_holds: found.ttl });
             }
             Err(failure) => reply.error(self.core.errno(None, what, failure)),
@@ -282,9 +283,15 @@ impl PoolFs {
     }
 
     fn getattr(&self, ino: u64, reply: Reply<'_>) {
-        guarded("getattr", || match self.core.table.get(ino).and_then(|node| self.core.attributes(&node, None)) {
-            Ok(found) => reply.attr(&found.attr, found.ttl),
-            Err(errno) => reply.error(errno),
+        guarded("getattr", || {
+            let found = self.core.table.get(ino).and_then(|node| Ok((self.core.attributes(&node, None)?, node)));
+            match found {
+                Ok((found, node)) => {
+                    node.told(found.ttl);
+                    reply.attr(&found.attr, found.ttl);
+                }
+                Err(errno) => reply.error(errno),
+            }
         });
     }
 
@@ -294,6 +301,7 @@ impl PoolFs {
             let found = self.core.table.get(ino).and_then(|node| {
                 let (stat, made) = node.stat_with_birth()?;
                 let found = self.core.attributes(&node, Some(stat))?;
+                node.told(found.ttl);
                 Ok(StatxReply { attr: found.attr, attr_holds: found.ttl, btime: made.map(birth) })
             });
             match found {
@@ -312,6 +320,7 @@ impl PoolFs {
             let &AttrChange { mode, uid, gid, size_bytes, atime, mtime, handle } = change;
             let (caller, by_handle) = (Caller::of(request), handle.is_some());
             let change = Change { mode, uid, gid, size_bytes, by_handle, atime, mtime, caller };
+            node.untold();
             let changed = self.core.change(&node, &change);
             match changed.and_then(|()| Ok(self.core.attributes(&node, None)?)) {
                 Ok(found) => reply.attr(&found.attr, found.ttl),
@@ -389,6 +398,7 @@ impl PoolFs {
             if let Err(errno) = self.core.check_open(Caller::of(request), &node, flags) {
                 return reply.error(errno);
             }
+            node.untold();
             let own = match self.core.opens.take(request.uid, 1) {
                 Ok(own) => own,
                 Err(errno) => return reply.error(errno),

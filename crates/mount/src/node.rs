@@ -32,6 +32,8 @@ pub struct Node {
     pub directory: Mutex<Option<Arc<KnownDirectory>>>,
     /// What the kernel keeps of its bytes counts from this value of the file's epoch counter on; see [`Node::keeps_pages_of`].
     pages: AtomicU64,
+    /// Until when the kernel believes its attributes, in milliseconds of the coarse monotonic clock; see [`Node::told`].
+    told_until_ms: AtomicU64,
     /// What it counts for the user who looked it up first.
     pub found_by: OnceLock<UserShare>,
 }
@@ -114,6 +116,15 @@ fn stat_of(found: &Statx) -> Stat {
     stat
 }
 
+/// What the kernel believes for no longer is about to run out.
+const SOON: Duration = Duration::from_secs(1);
+
+/// Milliseconds of the coarse monotonic clock. No system call.
+pub fn coarse_ms() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
+    now.tv_sec.cast_unsigned() * 1000 + now.tv_nsec.cast_unsigned() / 1_000_000
+}
+
 /// A value of a counter is known.
 const HAS_PAGES: u64 = 1 << 32;
 
@@ -139,6 +150,7 @@ impl Node {
             handle: Mutex::default(),
             directory: Mutex::default(),
             pages: AtomicU64::new(0),
+            told_until_ms: AtomicU64::new(0),
             found_by: OnceLock::new(),
         }
     }
@@ -164,6 +176,23 @@ impl Node {
     /// The kernel reads for an open file to which it was told that older pages than of `epoch` do not count: they are gone now.
     pub fn has_pages_of(&self, epoch: u32) {
         self.pages.store(HAS_PAGES | u64::from(epoch), Ordering::Release);
+    }
+
+    /// The kernel is told its attributes, which it believes for `holds`. No system call.
+    pub fn told(&self, holds: Duration) {
+        let until_ms = if holds > SOON { coarse_ms() + holds.as_millis() as u64 } else { 0 };
+        self.told_until_ms.store(until_ms, Ordering::Relaxed);
+    }
+
+    /// The kernel may ask for its attributes anew: they change, or it was made to forget them.
+    pub fn untold(&self) {
+        self.told_until_ms.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether the kernel has its attributes at `now_ms` of [`coarse_ms`], and believes them for a while. A guess that costs requests
+    /// where it is wrong, and nothing else: the kernel asks for what it does not have.
+    pub fn is_told(&self, now_ms: u64) -> bool {
+        self.told_until_ms.load(Ordering::Relaxed) > now_ms + SOON.as_millis() as u64
     }
 
     /// Notes what the handle says of the file, which was read after `stat` was.

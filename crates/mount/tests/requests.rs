@@ -176,6 +176,46 @@ fn a_mount_that_is_alone_is_not_asked_again_for_seconds() {
     assert!(between.is_empty(), "{between:?}");
 }
 
+/// A directory whose entries the kernel knows is listed again without a look at each, and no entry is asked for afterwards.
+#[test]
+fn what_the_kernel_knows_is_listed_by_name_alone() {
+    const SCRIPT: &str = "import os, time\n\
+        def mark(name):\n\
+        \x20   try: os.stat(name)\n\
+        \x20   except FileNotFoundError: pass\n\
+        def look(): return sorted((entry.name, entry.stat().st_size) for entry in os.scandir('d'))\n\
+        os.chdir(os.environ['M'])\n\
+        os.mkdir('d')\n\
+        for n in range(20): open(f'd/entry-{n}', 'wb').write(b'x' * n)\n\
+        time.sleep(2.5)\n\
+        mark('mark-first')\n\
+        first = look()\n\
+        mark('mark-again')\n\
+        assert look() == first and len(first) == 20, first\n\
+        mark('mark-changed')\n\
+        with open('d/entry-7', 'wb') as f: f.write(b'x' * 700)\n\
+        os.rename('d/entry-8', 'd/entry-80')\n\
+        os.unlink('d/entry-9')\n\
+        now = {name: size for name, size in first} | {'entry-7': 700, 'entry-80': 8}\n\
+        del now['entry-8'], now['entry-9']\n\
+        assert dict(look()) == now, look()\n";
+    need("strace");
+    let pool = TestPool::new();
+    let trace = pool.path("out/trace");
+    let mut command = Command::new("strace");
+    command.args(["-f", "-qq", "-e", "trace=openat,newfstatat,statx", "-o"]).arg(&trace);
+    command.args([BIN, "--private"]).arg(pool.file()).args(["--", "python3", "-c", SCRIPT]).env("M", pool.mnt());
+    succeeded("the script", &command.output().unwrap());
+    let text = std::fs::read_to_string(&trace).unwrap();
+    // The mount looks at names below a directory's descriptor, the script at those below where it works.
+    let looks = |from: &str, to: &str| {
+        let after = text.lines().skip_while(|line| !line.contains(from));
+        after.take_while(|line| !line.contains(to)).filter(|line| line.contains("\"entry-")).count()
+    };
+    assert!(looks("\"mark-first", "\"mark-again") >= 20, "{text}");
+    assert_eq!(looks("\"mark-again", "\"mark-changed"), 0, "{text}");
+}
+
 /// A file without a datafile goes without a way through /proc, also where a rename has moved the time by which the mount knows it.
 #[test]
 fn a_small_file_that_was_renamed_goes_without_a_way_through_proc() {
