@@ -1,8 +1,11 @@
 """Heat as the installed command keeps and shows it."""
 
 import json
+import shutil
 
 import pytest
+
+import stripewise
 
 MIB = 1 << 20
 
@@ -16,6 +19,12 @@ def warm(pool):
 
 def heat_of(pool, path):
     return json.loads(pool.stripewise("heat", path, "--pool", pool.file, "--json").stdout)
+
+
+def namespace_of(pool):
+    """Where its small files are, once it was mounted."""
+    (found,) = pool.base.glob("disks/*/.*-names")
+    return found
 
 
 READS = """
@@ -63,6 +72,44 @@ def test_moves_make_nothing_hot(warm):
         'version = 1\npool = "test"\n[[file]]\npath = "f"\n[[file.region]]\noffset = "0"\nround = ["ssd.0:1MiB"]\n'
     )
     assert heat_of(warm, "f") == before, "and the heat stays with the file"
+
+
+def test_what_python_reads_without_a_mount_gets_hot(warm):
+    files = stripewise.open_pool(warm.file)
+    with files.open("f", "wb") as file:
+        file.write(bytes(MIB))
+    (written,) = heat_of(warm, "f")["files"]
+    with files.open("f", "rb", buffering=0) as file:
+        for _ in range(20):
+            file.seek(5 << 16)
+            assert len(file.read(4096)) == 4096
+    (read,) = heat_of(warm, "f")["files"]
+    grown = {block: cost - dict(map(tuple, written["blocks"]))[block] for block, cost in read["blocks"]}
+    assert {block for block, cost in grown.items() if cost > 0} == {5}
+
+
+def test_heat_that_cannot_be_kept_keeps_python_from_no_file(warm):
+    warm.python("pass")
+    heat = namespace_of(warm) / "heat"
+    heat.unlink()
+    heat.mkdir()
+    files = stripewise.open_pool(warm.file)
+    with files.open("f", "wb") as file:
+        file.write(b"bytes")
+    with files.open("f", "rb") as file:
+        assert file.read() == b"bytes"
+
+
+def test_the_heat_of_all_machines_is_added_up(warm):
+    warm.python(f"import sys; open(f'{{sys.argv[1]}}/f', 'wb').write(bytes({MIB}))")
+    (alone,) = heat_of(warm, ".")["files"]
+    heat = namespace_of(warm) / "heat"
+    shutil.copy(heat, heat.with_name("heat.node-2"))
+    shutil.copy(heat, heat.with_name("heat.node-3"))
+    heat.with_name("heat.broken").write_bytes(b"no heat")
+    (together,) = heat_of(warm, ".")["files"]
+    assert together["blocks"] == [[block, 3 * cost] for block, cost in alone["blocks"]]
+    assert warm.stripewise("fsck", warm.file).returncode == 0
 
 
 def test_a_pool_without_heat_and_wrong_tables_are_named(pool):

@@ -6,6 +6,7 @@ use crate::file::inode::Inode;
 use crate::os::error::{Error, Result};
 use crate::os::sync::{Mutex, guard};
 use crate::os::sys::{proc_path, retry};
+use crate::pool::heat::with_heat;
 use crate::pool::neighbours::Neighbours;
 use crate::pool::pool_file::Pool;
 use crate::pool::store::Store;
@@ -16,6 +17,7 @@ use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use stripewise_control::Door;
 use stripewise_model::Op;
 
 /// A pool in use without a mount. Paths are relative to the pool's mount point; none leads out of the pool, also not
@@ -44,13 +46,15 @@ pub(crate) fn has_no_name(file: &OwnedFd) -> bool {
 }
 
 impl Files {
-    /// Opens a pool. Where it is mounted on this machine, this takes a moment: until the mounts'
+    /// Opens a pool, whose heat counts its requests where the pool keeps heat. Where it is mounted on this machine, this takes a moment: until the mounts'
     /// kernels ask for everything anew.
     ///
     /// # Errors
     /// Those of [`Store::open`]; the namespace cannot be written.
     pub fn open(pool: Pool) -> Result<Arc<Self>> {
-        Self::open_with(pool, PlaneOptions::default())
+        // A user who may not change the heat, or a disk that has no room for it, keeps no program from its files.
+        let door = with_heat(Door::default(), &pool).unwrap_or_default();
+        Self::open_with(pool, PlaneOptions { door, ..PlaneOptions::default() })
     }
 
     /// As [`Files::open`], with the data plane opened by `options`.

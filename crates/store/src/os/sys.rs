@@ -9,6 +9,24 @@ use rustix::path::Arg as _;
 use std::ffi::{CStr, OsStr};
 use std::path::{Path, PathBuf};
 
+/// `f_type` of file systems that one machine has for itself (linux/magic.h): on another, what is put into a mapped file is seen late,
+/// and its locks may not be.
+const LOCAL: &[u32] = &[
+    0x0000_ef53, // ext2, ext3, ext4
+    0x0102_1994, // tmpfs
+    0x5846_5342, // XFS
+    0x9123_683e, // Btrfs
+    0xf2f5_2010, // F2FS
+    0x2fc1_2fc1, // ZFS
+    0xca45_1a4e, // bcachefs
+    0x794c_7630, // overlayfs
+];
+
+/// Whether one machine has the file system of `file` for itself. One system call.
+pub(crate) fn is_local(file: impl AsFd) -> bool {
+    rustix::fs::fstatfs(file).is_ok_and(|found| LOCAL.contains(&(found.f_type as u32)))
+}
+
 /// `N` random bytes from the kernel.
 pub(crate) fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];

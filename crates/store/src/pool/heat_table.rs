@@ -1,4 +1,5 @@
 //! Heat on disk: what accesses to each block of each file have cost, in a file that all processes of the pool on this machine map.
+//! Where several machines see the namespace each has one of its own, and who asks for heat adds them up.
 //!
 //! ```text
 //! page 0     header: magic, block size, period, when counters are halved next, pages in use, updates that found no room
@@ -12,7 +13,7 @@
 use crate::os::error::{Error, Result};
 use crate::os::shared_pages::{SharedPage, allocate};
 use crate::os::sync::mapped::AtomicU32;
-use crate::os::sys::retry;
+use crate::os::sys::{is_local, read_file_at, retry};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -22,8 +23,10 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Name of the file in the namespace.
+/// Name of the file in the namespace; with a dot and the machine's name behind it where several machines see the namespace.
 pub const HEAT_FILE: &str = "heat";
+/// Longest name of a machine in that of its file.
+const NODE_NAME_BYTES: usize = 64;
 /// Counters of a page: the blocks of one part of a file.
 const PART: u64 = 1024;
 const PAGES_OF_SEGMENT: usize = 256;
@@ -70,6 +73,14 @@ pub struct HeatPart {
     pub costs_us: Vec<u32>,
 }
 
+impl HeatPart {
+    /// Part `number` of a file, if any of its blocks has heat.
+    fn of(file: u64, number: u64, mut costs_us: Vec<u32>) -> Option<Self> {
+        costs_us.truncate(costs_us.iter().rposition(|cost| *cost > 0)? + 1);
+        Some(Self { file, first_block: number.saturating_mul(PART), costs_us })
+    }
+}
+
 /// The mapped file.
 #[derive(Debug)]
 pub(crate) struct HeatTable {
@@ -96,33 +107,36 @@ impl HeatTable {
     /// # Errors
     /// The file cannot be made or mapped; another process keeps heat with another block size.
     pub(crate) fn open(namespace: &Path, uuid: &str, config: HeatConfig) -> Result<Self> {
-        let path = namespace.join(HEAT_FILE);
+        Self::open_file(&namespace.join(own_name(namespace)), uuid, config)
+    }
+
+    fn open_file(path: &Path, uuid: &str, config: HeatConfig) -> Result<Self> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let file = retry(|| rustix::fs::open(&path, flags, Mode::from_raw_mode(0o600)));
-        let file = file.map_err(Error::io("open", &path))?;
+        let file = retry(|| rustix::fs::open(path, flags, Mode::from_raw_mode(0o600)));
+        let file = file.map_err(Error::io("open", path))?;
         let alone = match retry(|| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)) {
             Ok(()) => true,
             Err(Errno::WOULDBLOCK) => false,
-            Err(errno) => return Err(Error::io("lock", &path)(errno)),
+            Err(errno) => return Err(Error::io("lock", path)(errno)),
         };
         if !alone {
             // One that has it alone makes it whole first.
-            retry(|| rustix::fs::flock(&file, FlockOperation::LockShared)).map_err(Error::io("lock", &path))?;
+            retry(|| rustix::fs::flock(&file, FlockOperation::LockShared)).map_err(Error::io("lock", path))?;
         }
-        let mut table = Self::map(file, config).map_err(Error::io("map", &path))?;
+        let mut table = Self::map(file, config).map_err(Error::io("map", path))?;
         if table.fits(uuid, config) {
             if alone && table.header[USED].load(Ordering::Relaxed) >= MAX_PAGES {
-                table = table.thinned(uuid, config).map_err(Error::io("map", &path))?;
+                table = table.thinned(uuid, config).map_err(Error::io("map", path))?;
             }
         } else if alone {
-            table = table.anew(uuid, config).map_err(Error::io("map", &path))?;
+            table = table.anew(uuid, config).map_err(Error::io("map", path))?;
         } else {
             return Err(Error::Invalid(format!(
                 "{} is in use with other blocks than [heat] of the pool file says: end the other mounts of the pool first",
                 path.display()
             )));
         }
-        retry(|| rustix::fs::flock(&table.file, FlockOperation::LockShared)).map_err(Error::io("lock", &path))?;
+        retry(|| rustix::fs::flock(&table.file, FlockOperation::LockShared)).map_err(Error::io("lock", path))?;
         Ok(table)
     }
 
@@ -286,11 +300,8 @@ impl HeatTable {
         for [owner, place] in self.directory.iter() {
             let (file, place) = (owner.load(Ordering::Acquire), place.load(Ordering::Acquire));
             let Some(page) = (place & 0xffff).checked_sub(1).and_then(|page| self.page_at(page)) else { continue };
-            let mut costs_us: Vec<u32> = page.iter().map(|counter| counter.load(Ordering::Relaxed)).collect();
-            costs_us.truncate(costs_us.iter().rposition(|cost| *cost > 0).map_or(0, |last| last + 1));
-            if !costs_us.is_empty() {
-                parts.push(HeatPart { file, first_block: (place >> 16) * PART, costs_us });
-            }
+            let costs_us = page.iter().map(|counter| counter.load(Ordering::Relaxed)).collect();
+            parts.extend(HeatPart::of(file, place >> 16, costs_us));
         }
         parts.sort_by_key(|part| (part.file, part.first_block));
         parts
@@ -300,6 +311,66 @@ impl HeatTable {
     pub(crate) fn missed(&self) -> u64 {
         self.header[MISSED].load(Ordering::Relaxed)
     }
+}
+
+/// The name of this machine's file in `namespace`.
+fn own_name(namespace: &Path) -> String {
+    let directory = rustix::fs::open(namespace, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    // One that is not there is told of when the file is opened.
+    if directory.map_or(true, is_local) {
+        return HEAT_FILE.to_owned();
+    }
+    let system = rustix::system::uname();
+    let is_plain = |character: char| character.is_ascii_alphanumeric() || "-_".contains(character);
+    let name = system.nodename().to_string_lossy();
+    let node = name.chars().map(|character| if is_plain(character) { character } else { '_' });
+    format!("{HEAT_FILE}.{}", node.take(NODE_NAME_BYTES).collect::<String>())
+}
+
+/// The heat that other machines have kept in `namespace`, as of now: a machine that does nothing halves nothing. What is no such file, or
+/// was kept with other blocks or for another pool, has none. What a machine has added may be half a minute on its way. O(their bytes).
+pub(crate) fn parts_of_others(namespace: &Path, uuid: &str, config: HeatConfig) -> Vec<HeatPart> {
+    let own = own_name(namespace);
+    let Ok(directory) =
+        rustix::fs::open(namespace, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+    else {
+        return Vec::new();
+    };
+    let names = rustix::fs::Dir::read_from(&directory).into_iter().flatten().flatten();
+    let names = names.filter_map(|entry| entry.file_name().to_str().ok().map(str::to_owned));
+    let is_others = |name: &String| {
+        let is_heat = name.strip_prefix(HEAT_FILE).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+        is_heat && *name != own
+    };
+    let most_bytes = HEADER_BYTES + DIRECTORY_BYTES + SEGMENTS as u64 * SEGMENT_BYTES;
+    let read = |name: String| read_file_at(&directory, name.as_str(), most_bytes as usize).ok();
+    let of_all = names.filter(is_others).filter_map(read).flat_map(|bytes| parts_in(&bytes, uuid, config));
+    let mut parts: Vec<HeatPart> = of_all.collect();
+    parts.sort_by_key(|part| (part.file, part.first_block));
+    parts
+}
+
+/// The parts in the bytes of a machine's file, all of which may be anything.
+fn parts_in(bytes: &[u8], uuid: &str, config: HeatConfig) -> Vec<HeatPart> {
+    let word =
+        |at: usize| bytes.get(at..at + 8).map_or(0, |word| u64::from_ne_bytes(word.try_into().expect("8 bytes")));
+    let [high, low] = uuid_words(uuid);
+    let expected = [(0, MAGIC), (BLOCK, config.block_bytes), (UUID, high), (UUID + 1, low)];
+    if expected.into_iter().any(|(at, value)| word(8 * at) != value) {
+        return Vec::new();
+    }
+    let (next, period_s) = (word(8 * NEXT_HALVING), word(8 * PERIOD).max(1));
+    let periods = now_s().checked_sub(next).map_or(0, |over| over / period_s + 1).min(31);
+    let entry = |at: usize| {
+        let at = HEADER_BYTES as usize + 16 * at;
+        let (file, place) = (word(at), word(at + 8));
+        let page = (place & 0xffff).checked_sub(1)? as usize;
+        let begin = (HEADER_BYTES + DIRECTORY_BYTES) as usize + page * PART as usize * 4;
+        let counters = bytes.get(begin..begin + PART as usize * 4)?;
+        let cost = |counter: &[u8]| u32::from_ne_bytes(counter.try_into().expect("4 bytes")) >> periods;
+        HeatPart::of(file, place >> 16, counters.chunks_exact(4).map(cost).collect())
+    };
+    (0..ENTRIES).filter_map(entry).collect()
 }
 
 /// Adds, and stops at the greatest value.
@@ -376,6 +447,53 @@ mod tests {
         assert_eq!(table.parts(), []);
         table.add(3, (0, 1), 1);
         assert_eq!(table.missed(), 1);
+    }
+
+    #[test]
+    fn what_other_machines_have_kept_is_added_as_of_now() {
+        let directory = tempfile::tempdir().unwrap();
+        let others = || parts_of_others(directory.path(), UUID_TEXT, CONFIG);
+        let file = |name: &str| directory.path().join(name);
+        let own = open(directory.path());
+        own.add(7, (0, 1), 10);
+        assert_eq!(others(), [], "its own is none of another");
+        let other = HeatTable::open_file(&file("heat.other"), UUID_TEXT, CONFIG).unwrap();
+        other.add(7, (4096, 4097), 12);
+        other.add(8, (1025 * 4096, 1025 * 4096 + 1), 3);
+        assert_eq!(others(), [part(7, 0, &[0, 12]), part(8, 1024, &[0, 3])]);
+        other.header[NEXT_HALVING].store(now_s() - 1500, Ordering::Relaxed);
+        assert_eq!(others(), [part(7, 0, &[0, 3])], "two periods in which it did nothing");
+        other.header[NEXT_HALVING].store(0, Ordering::Relaxed);
+        assert_eq!(others(), [], "all of it has cooled");
+    }
+
+    #[test]
+    fn a_file_of_another_machine_is_not_trusted() {
+        let directory = tempfile::tempdir().unwrap();
+        let others = || parts_of_others(directory.path(), UUID_TEXT, CONFIG);
+        let path = directory.path().join("heat.other");
+        let other = HeatTable::open_file(&path, UUID_TEXT, CONFIG).unwrap();
+        other.add(7, (0, 1), 12);
+        let whole = std::fs::read(&path).unwrap();
+        for length in [0, 7, 100, 4096, 4100, DIRECTORY_BYTES as usize, whole.len() - 1] {
+            std::fs::write(&path, &whole[..length]).unwrap();
+            assert!(others().len() <= 1, "{length}");
+        }
+        std::fs::write(&path, &whole).unwrap();
+        assert_eq!(others(), [part(7, 0, &[12])]);
+        for at in [0, 8 * BLOCK, 8 * UUID] {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 1;
+            std::fs::write(&path, damaged).unwrap();
+            assert_eq!(others(), [], "{at}");
+        }
+        let mut wild = whole;
+        wild[HEADER_BYTES as usize..(HEADER_BYTES + DIRECTORY_BYTES) as usize].fill(0xff);
+        std::fs::write(&path, wild).unwrap();
+        assert_eq!(others(), []);
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        assert_eq!(others(), []);
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::os::byte_lock::lock_byte;
 use crate::os::error::{Error, Result};
 use crate::os::shared_pages::{SharedPage, allocate};
 use crate::os::sync::mapped::AtomicU32;
-use crate::os::sys::retry;
+use crate::os::sys::{is_local, retry};
 use crate::pool::store::Store;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
@@ -56,19 +56,6 @@ const COUNT: usize = 0;
 const BELIEVER: usize = 1;
 /// Grows when a mount comes, after its count, and wakes who waits for that.
 const CALLS: usize = 2;
-
-/// `f_type` of file systems that one machine has for itself (linux/magic.h): on another, what is put into the file is seen late,
-/// and its locks may not be.
-const LOCAL: &[u32] = &[
-    0x0000_ef53, // ext2, ext3, ext4
-    0x0102_1994, // tmpfs
-    0x5846_5342, // XFS
-    0x9123_683e, // Btrfs
-    0xf2f5_2010, // F2FS
-    0x2fc1_2fc1, // ZFS
-    0xca45_1a4e, // bcachefs
-    0x794c_7630, // overlayfs
-];
 
 /// No count of mounts: there are neighbours.
 const NOT_ALONE: u64 = u64::MAX;
@@ -238,7 +225,7 @@ impl Page {
         let counts = SharedPage::map(file.as_fd(), 0, ProtFlags::READ | ProtFlags::WRITE);
         let counts = counts.map_err(Error::io("map", &path))?;
         let never = AtomicU64::new(NOT_ALONE);
-        let is_local = rustix::fs::fstatfs(&file).is_ok_and(|found| LOCAL.contains(&(found.f_type as u32)));
+        let is_local = is_local(&file);
         let page = Self {
             file,
             counts,

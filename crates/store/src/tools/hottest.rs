@@ -4,7 +4,7 @@ use crate::format::handle::read_handle;
 use crate::os::error::{Error, Result};
 use crate::os::sync::{Mutex, guard};
 use crate::os::sys::proc_path;
-use crate::pool::heat_table::HeatTable;
+use crate::pool::heat_table::{HeatConfig, HeatPart, HeatTable, parts_of_others};
 use crate::pool::namespace::namespace_uuid;
 use crate::pool::store::Store;
 use crate::tools::walk::{WalkedFile, walk};
@@ -50,23 +50,44 @@ pub struct BlockHeat {
     pub blocks: Vec<(u64, u64, u64)>,
 }
 
+/// File, block, and what accesses to it have cost in microseconds, in that order.
+fn added_up(parts: Vec<HeatPart>) -> Vec<(u64, u64, u64)> {
+    let of_part = |part: HeatPart| {
+        let costs = (part.first_block..).zip(part.costs_us).filter(|(_, cost)| *cost > 0);
+        costs.map(move |(block, cost)| (part.file, block, u64::from(cost)))
+    };
+    let mut blocks: Vec<_> = parts.into_iter().flat_map(of_part).collect();
+    // Those of one machine are in order.
+    blocks.sort();
+    blocks.dedup_by(|other, one| {
+        let is_same = (other.0, other.1) == (one.0, one.1);
+        one.2 += if is_same { other.2 } else { 0 };
+        is_same
+    });
+    blocks
+}
+
 impl Store {
-    /// The heat of all blocks; looks at no file but that of heat. O(its blocks).
+    /// The heat of all blocks; looks at no files but those of heat. O(their blocks).
     ///
     /// # Errors
     /// The pool file asks for no heat; its file cannot be read.
     pub fn block_heat(&self) -> Result<BlockHeat> {
-        let table = self.heat_table()?;
+        let (table, parts) = self.heat_parts()?;
         let (period_s, next_halving_s) = table.halving();
-        let mut blocks = Vec::new();
-        for part in table.parts() {
-            let costs = (part.first_block..).zip(part.costs_us).filter(|(_, cost)| *cost > 0);
-            blocks.extend(costs.map(|(block, cost)| (part.file, block, u64::from(cost))));
-        }
-        Ok(BlockHeat { period_s, next_halving_s, blocks })
+        Ok(BlockHeat { period_s, next_halving_s, blocks: added_up(parts) })
     }
 
-    fn heat_table(&self) -> Result<HeatTable> {
+    /// The heat that this machine keeps, and the parts of it and of all other machines.
+    fn heat_parts(&self) -> Result<(HeatTable, Vec<HeatPart>)> {
+        let (table, config) = self.heat_table()?;
+        let pool = self.pool();
+        let mut parts = table.parts();
+        parts.extend(parts_of_others(&pool.namespace, &namespace_uuid(pool)?, config));
+        Ok((table, parts))
+    }
+
+    fn heat_table(&self) -> Result<(HeatTable, HeatConfig)> {
         let pool = self.pool();
         let config = pool.heat.ok_or_else(|| {
             Error::Invalid(format!(
@@ -77,7 +98,7 @@ impl Store {
         })?;
         let table = HeatTable::open(&pool.namespace, &namespace_uuid(pool)?, config)?;
         table.halve_if_due();
-        Ok(table)
+        Ok((table, config))
     }
 
     /// The heat of the files whose path relative to the tree `wanted` accepts. Heat behind the end of a file, or of a file that is
@@ -86,12 +107,11 @@ impl Store {
     /// # Errors
     /// The pool file asks for no heat; its file or the tree cannot be read.
     pub fn heat(self: &Arc<Self>, wanted: &(dyn Fn(&Path) -> bool + Sync)) -> Result<PoolHeat> {
-        let table = self.heat_table()?;
+        let (table, parts) = self.heat_parts()?;
         let (block_bytes, (period_s, _)) = (table.block_bytes(), table.halving());
         let mut known: HashMap<u64, Vec<(u64, u64)>> = HashMap::new();
-        for part in table.parts() {
-            let costs = (part.first_block..).zip(part.costs_us).filter(|(_, cost)| *cost > 0);
-            known.entry(part.file).or_default().extend(costs.map(|(block, cost)| (block, u64::from(cost))));
+        for (file, block, cost) in added_up(parts) {
+            known.entry(file).or_default().push((block, cost));
         }
         let tree = rustix::io::fcntl_dupfd_cloexec(self.tree(), 0).map_err(Error::io("open", "tree"))?;
         let (files, seen) = (Mutex::new(Vec::new()), Mutex::new(HashSet::new()));
