@@ -16,5 +16,5 @@ pub mod threshold;
 pub use burst::{BurstParameters, bls_esm, burst_ratio, esm};
 pub use parameter::{ParameterError, ParameterType, ParameterUnit};
 pub use setting::{OptimisationError, OptimisationSetting};
-pub use table::{CACHED, CLASS, OptimisationType, READAHEAD, SMALL, TABLE, WRITEBEHIND};
+pub use table::{CACHED, CLASS, DIRECT, OptimisationType, READAHEAD, SMALL, TABLE, WRITEBEHIND};
 pub use threshold::{ThresholdRules, file_threshold};

@@ -124,8 +124,25 @@ pub const CLASS: OptimisationType = OptimisationType {
            those without one, which have rank 0; two windows at most",
 };
 
+/// Large requests leave nothing in the page caches of the servers.
+pub const DIRECT: OptimisationType = OptimisationType {
+    index: 5,
+    name: "direct",
+    parameters: &[ParameterType {
+        name: "least",
+        unit: ParameterUnit::Bytes,
+        bits: 40,
+        least: 4 << 10,
+        most: 1 << 30,
+        multiple: 4 << 10,
+        default: 1 << 20,
+    }],
+    does: "requests of that size and more leave nothing in the page caches of the servers, so that what passes once does not push \
+           out what is used again",
+};
+
 /// All of them, by index.
-pub const TABLE: &[OptimisationType] = &[SMALL, READAHEAD, WRITEBEHIND, CACHED, CLASS];
+pub const TABLE: &[OptimisationType] = &[SMALL, READAHEAD, WRITEBEHIND, CACHED, CLASS, DIRECT];
 
 impl OptimisationType {
     /// The optimisation of that index; `None` for one that this release does not know. O(number of optimisations).

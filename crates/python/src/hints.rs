@@ -225,6 +225,7 @@ pub(crate) fn path_taken<'py>(py: Python<'py>, pool_file: PathBuf, path: PathBuf
             "writes_behind": taken.writes_behind,
             "cached": taken.is_cached,
             "rank": taken.rank,
+            "direct_least_bytes": taken.direct_least_bytes,
             "rule": taken.rule.as_ref().map(Pattern::as_str),
             "landed_on": taken.landed_on,
             "hinted_now": described(&taken.hinted_now),

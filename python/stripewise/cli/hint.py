@@ -72,6 +72,10 @@ def hint(
       class=RANK   while an orchestrator is at work, requests on the file
                    wait until programs have paused on files of a lower
                    rank: 1 to 7, without =RANK 1; all others have 0
+      direct=LEAST
+                   requests of LEAST bytes and more, 4KiB to 1GiB, without
+                   =LEAST 1MiB, leave nothing in the page caches of the
+                   servers
       layout=ROUND[/OFFSET@ROUND...]
                    where every byte is, as in a layout file: servers with
                    their widths, and more regions with their offsets
@@ -163,6 +167,9 @@ def _print_why(place: Place, *, as_json: bool) -> None:
         console.result("  the kernel of a mount keeps what is read of it, and it cannot be written while it is open so")
     if taken["rank"]:
         console.result("  while an orchestrator is at work, its requests wait for those on files of a lower rank")
+    if taken["direct_least_bytes"]:
+        least = exact_bytes(taken["direct_least_bytes"])
+        console.result(f"  requests of {least} and more leave nothing in the page caches of the servers that can do so")
     if taken["rule"] is not None:
         rule = terminal.name(taken["rule"])
         console.result(f"  a new file of its name gets the layout of the rule '{rule}', by `apply` or a hint")

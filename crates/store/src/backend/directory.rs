@@ -15,6 +15,7 @@ use crate::backend::server::{
 use crate::format::marker::{MARKER_FILE, check_marker, marker_server};
 use crate::format::placement::DatafileKey;
 use crate::os::descriptors::{close, lift, replace, replace_by_nothing};
+use crate::os::direct;
 use crate::os::error::{Error, Result};
 use crate::os::room::Room;
 use crate::os::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
@@ -22,7 +23,7 @@ use crate::os::sys::{
     make_directories, make_directory, maps, open_directory, probe_attributes, read_file_at, replace_file, retry,
     sync_directory, sync_file_system,
 };
-use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Access as Test, AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 use std::ffi::{CStr, CString};
@@ -132,6 +133,12 @@ impl Site for Place {
 fn keeps_pages(directory: BorrowedFd<'_>) -> bool {
     let marker = retry(|| rustix::fs::openat(directory, MARKER_FILE, DATAFILE, Mode::empty()));
     marker.map_or(true, |marker| maps(&marker))
+}
+
+/// Whether the file system takes requests that leave nothing in its page cache.
+fn passes_cache(directory: BorrowedFd<'_>) -> bool {
+    let marker = retry(|| rustix::fs::openat(directory, MARKER_FILE, DATAFILE, Mode::empty()));
+    marker.is_ok_and(|marker| direct::is_taken(marker.as_fd()))
 }
 
 /// The name of the directory of datafiles with that low byte.
@@ -260,7 +267,8 @@ impl Backend for Directory {
         let Ok(directory) = self.fd() else { return ServerLimits::NONE };
         let in_memory = rustix::fs::fstatfs(directory).is_ok_and(|stat| stat.f_type == TMPFS_MAGIC);
         let in_turn = !keeps_pages(directory);
-        ServerLimits { takes_advice: !in_memory && !in_turn, in_turn, ..ServerLimits::NONE }
+        let passes_cache = !in_memory && passes_cache(directory);
+        ServerLimits { takes_advice: !in_memory && !in_turn, passes_cache, in_turn, ..ServerLimits::NONE }
     }
 
     fn connect(&self) -> Result<()> {

@@ -335,6 +335,12 @@ impl OpenServer {
         self.limits.get().is_none_or(|limits| limits.takes_advice)
     }
 
+    /// Whether a request can be kept from leaving its bytes in the server's page cache.
+    #[inline]
+    pub(crate) fn passes_cache(&self) -> bool {
+        self.limits.get().is_some_and(|limits| limits.passes_cache)
+    }
+
     /// The device that it stands for, if it is emulated. Known once it was there.
     #[inline]
     pub(crate) fn device(&self) -> Option<&Device> {

@@ -78,6 +78,8 @@ pub(crate) struct ServerLimits {
     pub(crate) most_stripes: usize,
     /// Whether reads may wait for a device that the kernel can be told of before: it pays to tell it of several.
     pub(crate) takes_advice: bool,
+    /// Whether a request can be kept from leaving its bytes in the server's page cache.
+    pub(crate) passes_cache: bool,
     /// Whether it answers a request when its device has served it, and not before: the sub-requests of a request on several
     /// such servers are then served one after the other.
     pub(crate) in_turn: bool,
@@ -94,6 +96,7 @@ impl ServerLimits {
         width_multiple_bytes: 1,
         most_stripes: usize::MAX,
         takes_advice: true,
+        passes_cache: false,
         in_turn: false,
         is_plain: true,
         is_charged: false,

@@ -17,6 +17,7 @@
 //! loops of a program could break, and costs little where everything is cached. Servers in memory, emulated ones and those
 //! whose file system bypasses the page cache get none.
 
+use crate::os::direct;
 use rustix::fd::BorrowedFd;
 use rustix::fs::Advice;
 use rustix::io::Errno;
@@ -60,6 +61,8 @@ pub(crate) struct Task {
     pub(crate) end: usize,
     /// Whether reading may wait for a device that the kernel can be told of before.
     pub(crate) takes_advice: bool,
+    /// Whether it leaves nothing in the page cache.
+    pub(crate) passes_cache: bool,
     /// Whether a read of fewer bytes than wanted has come to the end of the file, so that no second one has to find it.
     pub(crate) ends_short: bool,
     /// Why it stopped, if it failed.
@@ -72,7 +75,12 @@ pub(crate) type Tasks = SmallVec<[Task; 16]>;
 ///
 /// # Safety
 /// `fd` is an open descriptor, and the buffers are valid for the direction.
-unsafe fn call(direction: Direction, fd: i32, offset: u64, buffers: &mut [Buffer]) -> rustix::io::Result<usize> {
+unsafe fn call(
+    (direction, passes_cache): (Direction, bool),
+    fd: i32,
+    offset: u64,
+    buffers: &mut [Buffer],
+) -> rustix::io::Result<usize> {
     // SAFETY: `fd` is open as the caller says.
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
     let count = buffers.len().min(MAX_BUFFERS);
@@ -83,6 +91,7 @@ unsafe fn call(direction: Direction, fd: i32, offset: u64, buffers: &mut [Buffer
             let slices =
                 unsafe { std::slice::from_raw_parts_mut(buffers.as_mut_ptr().cast::<IoSliceMut<'_>>(), count) };
             match slices {
+                many if passes_cache => direct::read(fd, many, offset),
                 [one] => rustix::io::pread(fd, &mut one[..], offset),
                 many => rustix::io::preadv(fd, many, offset),
             }
@@ -91,6 +100,7 @@ unsafe fn call(direction: Direction, fd: i32, offset: u64, buffers: &mut [Buffer
             // SAFETY: as above, for IoSlice.
             let slices = unsafe { std::slice::from_raw_parts(buffers.as_ptr().cast::<IoSlice<'_>>(), count) };
             match slices {
+                many if passes_cache => direct::write(fd, many, offset),
                 [one] => rustix::io::pwrite(fd, one, offset),
                 many => rustix::io::pwritev(fd, many, offset),
             }
@@ -116,6 +126,16 @@ impl Task {
         }
     }
 
+    /// Tells the kernel what is to come of its bytes. Only advice: where it cannot be given, the read itself says what is wrong.
+    ///
+    /// # Safety
+    /// `fd` is an open descriptor.
+    unsafe fn advise(&self, advice: Advice) {
+        // SAFETY: open, as the caller says.
+        let fd = unsafe { BorrowedFd::borrow_raw(self.fd) };
+        let _ = rustix::fs::fadvise(fd, self.offset, NonZeroU64::new(self.len), advice);
+    }
+
     /// Leaves all but the first `len` bytes out. Before any is done.
     pub(crate) fn shorten(&mut self, len: u64, buffers: &mut [Buffer]) {
         self.len = len;
@@ -133,8 +153,10 @@ impl Task {
     pub(crate) unsafe fn run(&mut self, direction: Direction, buffers: &mut [Buffer]) {
         while self.done < self.len {
             // SAFETY: passed on.
-            let result =
-                unsafe { call(direction, self.fd, self.offset + self.done, &mut buffers[self.first..self.end]) };
+            let result = unsafe {
+                let how = (direction, self.passes_cache);
+                call(how, self.fd, self.offset + self.done, &mut buffers[self.first..self.end])
+            };
             match result {
                 Ok(0) if direction == Direction::Write => self.error = Some(Errno::NOSPC),
                 Ok(0) => return,
@@ -146,6 +168,11 @@ impl Task {
                     continue;
                 }
                 Err(Errno::INTR) => continue,
+                // Another file system is mounted there now.
+                Err(Errno::OPNOTSUPP) if self.passes_cache => {
+                    self.passes_cache = false;
+                    continue;
+                }
                 Err(errno) => self.error = Some(errno),
             }
             return;
@@ -159,16 +186,23 @@ impl Task {
 /// # Safety
 /// The tasks' descriptors are open, and their buffers can be written to.
 pub(crate) unsafe fn read(tasks: &mut [Task], buffers: &mut [Buffer]) {
-    if tasks.iter().filter(|task| task.fd >= 0 && task.takes_advice).nth(1).is_some() {
-        for task in tasks.iter().filter(|task| task.fd >= 0 && task.takes_advice) {
+    let takes_advice = |task: &&Task| task.fd >= 0 && task.takes_advice;
+    let are_advised = tasks.iter().filter(takes_advice).nth(1).is_some();
+    if are_advised {
+        for task in tasks.iter().filter(takes_advice) {
             // SAFETY: open, as the caller says.
-            let fd = unsafe { BorrowedFd::borrow_raw(task.fd) };
-            // Only advice: where it cannot be given, the read itself says what is wrong.
-            let _ = rustix::fs::fadvise(fd, task.offset, NonZeroU64::new(task.len), Advice::WillNeed);
+            unsafe { task.advise(Advice::WillNeed) };
         }
     }
     for task in tasks.iter_mut().filter(|task| task.fd >= 0) {
         // SAFETY: passed on.
         unsafe { task.run(Direction::Read, buffers) };
+    }
+    if are_advised {
+        // The kernel keeps what it was told to read before the request came.
+        for task in tasks.iter().filter(takes_advice).filter(|task| task.passes_cache) {
+            // SAFETY: open, as the caller says.
+            unsafe { task.advise(Advice::DontNeed) };
+        }
     }
 }

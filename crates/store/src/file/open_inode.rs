@@ -95,9 +95,9 @@ impl OpenInode {
     }
 
     /// Whether its requests have to pass here: what is read ahead of them, or gathered of what was written to the file, is with
-    /// this process; or the gate here has to know that they are served behind others.
+    /// this process; or the gate here has to know that they are served behind others; or they leave nothing in the page caches of servers.
     pub fn has_to_pass_here(&self) -> bool {
-        self.path.is_some() || self.inode.writes_behind() || self.inode.rank() > 0
+        self.path.is_some() || self.inode.writes_behind() || self.inode.rank() > 0 || self.inode.is_direct()
     }
 
     /// Whether what it writes may be kept back, so that its close has to be waited for.

@@ -5,6 +5,7 @@ use crate::backend::plane::{DataPlane, OpenServer};
 use crate::file::engine::{self, Buffer, Buffers, Direction, Task, Tasks};
 use crate::file::extents::LastExtent;
 use crate::file::open_memory::Share;
+use crate::file::paths::direct::Direct;
 use crate::format::handle::Optimisations;
 use crate::format::hints::{self, CachedHint, ReadAheadHint, WriteBehindHint};
 use crate::format::placement::{Datafile, Datafiles, Placement};
@@ -113,6 +114,7 @@ pub struct PlacedFile {
     write_behind: Option<WriteBehindHint>,
     /// Which files' pages kernels keep, where its handle says so.
     cached: Option<CachedHint>,
+    direct: Direct,
     /// How far behind its requests are served, where its handle says so.
     rank: u8,
 }
@@ -143,6 +145,7 @@ impl PlacedFile {
             read_ahead: None,
             write_behind: None,
             cached: None,
+            direct: Direct::NEVER,
             rank: 0,
         })
     }
@@ -225,6 +228,7 @@ impl PlacedFile {
         self.read_ahead = hints::read_ahead(hinted);
         self.write_behind = hints::write_behind(hinted);
         self.cached = hints::cached(hinted);
+        self.direct = Direct::of(hinted);
         self.rank = hints::rank(hinted);
     }
 
@@ -241,6 +245,11 @@ impl PlacedFile {
     /// Whether kernels are to keep its pages, where its handle says so.
     pub(crate) fn cached(&self) -> Option<CachedHint> {
         self.cached
+    }
+
+    /// Which of its requests leave nothing in the page caches of its servers.
+    pub(crate) fn direct(&self) -> Direct {
+        self.direct
     }
 
     /// How far behind its requests are served, by its handle; 0: with all others.
@@ -865,7 +874,7 @@ impl PlacedFile {
             // Most requests: lists of one, which need no room for more.
             let subs = [self.part(region, slot, offset, len)];
             let mut buffers = [Buffer { iov_base: buf.iov_base, iov_len: len as usize }];
-            let mut tasks = [self.task(direction, &subs[0], 0..1)?];
+            let mut tasks = [self.task((direction, len), &subs[0], 0..1)?];
             let request =
                 InFlight { subs: &subs, tasks: &mut tasks, buffers: &mut buffers, failure: None, upto: u64::MAX };
             return self.serve(asked, request, notes);
@@ -886,7 +895,7 @@ impl PlacedFile {
                 }
             }
             let own = first..buffers.len();
-            tasks.push(match self.task(direction, sub, own.clone()) {
+            tasks.push(match self.task((direction, len), sub, own.clone()) {
                 Ok(task) => task,
                 Err(Error::Elsewhere) => return Err(Error::Elsewhere),
                 Err(error) => {
@@ -914,12 +923,12 @@ impl PlacedFile {
         (behind + len <= row.stripes()[slot].width_bytes).then_some(slot)
     }
 
-    /// The work of a sub-request that has these buffers.
+    /// The work of a sub-request that has these buffers, of a request of `len` bytes.
     ///
     /// # Errors
     /// Its datafile or the metadata tier cannot be opened; [`Error::Elsewhere`]: its bytes are in the inode, which is not
     /// here.
-    fn task(&self, direction: Direction, sub: &SubRequest, buffers: Range<usize>) -> Result<Task> {
+    fn task(&self, (direction, len): (Direction, u64), sub: &SubRequest, buffers: Range<usize>) -> Result<Task> {
         let index = self.datafiles.index(sub.region, sub.slot);
         let fd =
             if index == Datafiles::INODE { Some(self.inode_on_meta()?) } else { self.descriptor(index, direction)? };
@@ -930,6 +939,9 @@ impl PlacedFile {
             first: buffers.start,
             end: buffers.end,
             takes_advice: self.plane.find(sub.server).is_some_and(OpenServer::takes_advice),
+            passes_cache: self.direct.takes(len)
+                && index != Datafiles::INODE
+                && self.plane.find(sub.server).is_some_and(OpenServer::passes_cache),
             ends_short: self.whole_inode().is_some() && buffers.len() == 1 && sub.len <= engine::MAX_CALL_BYTES,
             ..Task::default()
         })

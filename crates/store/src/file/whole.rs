@@ -16,9 +16,14 @@ use stripewise_layout::ServerId;
 
 impl Inode {
     /// Whether the kernel can serve the file by itself, by what [`Inode::served_by`] gives: it [`Inode::is_whole`], or its layout puts
-    /// every byte into the inode, and no other can come in its place. Not on an emulated server. As [`Inode::is_whole`].
+    /// every byte into the inode, and no other can come in its place. Not on an emulated server, and not where requests are to leave
+    /// nothing in page caches. As [`Inode::is_whole`].
     pub fn can_be_served_by_kernel(&self) -> Result<bool> {
-        if self.has_handle() { self.is_whole() } else { Ok(self.store.plane().has_plain_inodes()) }
+        if self.has_handle() {
+            Ok(self.is_whole()? && !self.is_direct())
+        } else {
+            Ok(self.store.plane().has_plain_inodes())
+        }
     }
 
     /// The descriptor by which the kernel can serve the file ([`Inode::can_be_served_by_kernel`]): of its inode a place alone, else as

@@ -8,7 +8,7 @@ use crate::format::handle::{Optimisations, Reader};
 use crate::os::error::HintsError;
 use std::time::Duration;
 use stripewise_layout::Pattern;
-use stripewise_optimisation::{CACHED, CLASS, OptimisationSetting, READAHEAD, SMALL, WRITEBEHIND};
+use stripewise_optimisation::{CACHED, CLASS, DIRECT, OptimisationSetting, READAHEAD, SMALL, WRITEBEHIND};
 
 /// Name of the extended attribute.
 pub const ATTRIBUTE: &str = "user.stripewise.hints";
@@ -110,6 +110,16 @@ pub(crate) fn class_setting(optimisations: &Optimisations) -> Option<Optimisatio
 /// How far behind requests on the file are served; 0: with all others.
 pub(crate) fn rank(optimisations: &Optimisations) -> u8 {
     class_setting(optimisations).map_or(0, |setting| setting.value(0) as u8)
+}
+
+/// The setting of `direct` among `optimisations` as a handle has it, if this release understands it.
+pub(crate) fn direct_setting(optimisations: &Optimisations) -> Option<OptimisationSetting> {
+    OptimisationSetting::unpack(DIRECT.index, optimisations.parameters(DIRECT.index)?).ok()
+}
+
+/// From how many bytes on requests leave nothing in the page caches of the servers; `None`: never.
+pub(crate) fn direct_least_bytes(optimisations: &Optimisations) -> Option<u64> {
+    Some(direct_setting(optimisations)?.value(0))
 }
 
 impl DirectoryHints {

@@ -3,6 +3,7 @@
 pub(crate) mod budget;
 pub(crate) mod byte_lock;
 pub(crate) mod descriptors;
+pub(crate) mod direct;
 pub mod error;
 pub(crate) mod first_process;
 pub(crate) mod lost_pages;

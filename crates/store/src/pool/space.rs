@@ -134,8 +134,13 @@ impl OpenPool {
             // The table keeps its bounds.
             let _ = got.enable(index, parameters);
         };
-        let settings =
-            [hints::read_ahead_setting, hints::write_behind_setting, hints::cached_setting, hints::class_setting];
+        let settings = [
+            hints::read_ahead_setting,
+            hints::write_behind_setting,
+            hints::cached_setting,
+            hints::class_setting,
+            hints::direct_setting,
+        ];
         for setting in settings {
             if let Some(setting) = setting(hinted) {
                 add(&mut got, setting);

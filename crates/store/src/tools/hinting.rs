@@ -1,7 +1,9 @@
 //! Hints of directories: reading them when a file is made, changing them, and handing them down.
 
 use crate::format::handle::Optimisations;
-use crate::format::hints::{ATTRIBUTE, DirectoryHints, MAX_BYTES, cached, rank, read_ahead, write_behind};
+use crate::format::hints::{
+    ATTRIBUTE, DirectoryHints, MAX_BYTES, cached, direct_least_bytes, rank, read_ahead, write_behind,
+};
 use crate::os::error::{Error, HintsError, Result};
 use crate::os::sys::{proc_path, retry};
 use crate::pool::store::Store;
@@ -42,6 +44,8 @@ pub struct PathTaken {
     pub is_cached: bool,
     /// How far behind its requests are served while an orchestrator is at work; 0: with all others.
     pub rank: u8,
+    /// From how many bytes on a request leaves nothing in the page caches of the servers; `None`: never.
+    pub direct_least_bytes: Option<u64>,
     /// The pattern of the rule that names the layout of a new file of its path, if one does: hints change no place then.
     pub rule: Option<Pattern>,
     /// The tier on which it has landed, until it moves to its place.
@@ -71,6 +75,7 @@ impl Store {
             writes_behind: write_behind(&placed.made_with).is_some(),
             is_cached: !self.plane().is_shared() && cached(&placed.made_with).is_some(),
             rank: rank(&placed.made_with),
+            direct_least_bytes: direct_least_bytes(&placed.made_with),
             made_with: placed.made_with,
             rule: self.rule_for(path)?.map(|rule| rule.pattern),
             landed_on: placed.landed_on,
