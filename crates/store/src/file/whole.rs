@@ -3,6 +3,7 @@
 
 use crate::backend::emulate::Op;
 use crate::file::inode::Inode;
+use crate::file::paths::direct::Direct;
 use crate::file::placed_file::PlacedFile;
 use crate::os::error::{Error, Result};
 use crate::os::sync::atomic::Ordering;
@@ -35,6 +36,11 @@ impl Inode {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let place = rustix::fs::open(proc_path(self.reading_descriptor()), flags, Mode::empty());
         Ok(Some(place.map_err(self.failed("open"))?))
+    }
+
+    /// Whether some of its requests are direct: a kernel that serves the file itself keeps their pages.
+    pub(crate) fn is_direct(&self) -> bool {
+        self.known_file().is_ok_and(|file| file.direct() != Direct::NEVER)
     }
 
     /// Whether every byte of the file has its own offset in one datafile, which the kernel can serve by itself (not on an

@@ -4,14 +4,13 @@
 //! be. So each request decides by its own size, where its sub-requests are made, and costs one comparison where the file has no such
 //! hint. Servers whose file system has no such requests serve it as ever.
 
-use crate::file::inode::Inode;
 use crate::format::handle::Optimisations;
 use crate::format::hints;
 
 /// Which requests on a file are direct.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Direct {
-    /// From so many bytes on; more than any request has: none.
+    /// Bytes of the smallest one; more than any request has: none.
     least_bytes: u64,
 }
 
@@ -28,12 +27,5 @@ impl Direct {
     #[inline]
     pub(crate) fn takes(self, len: u64) -> bool {
         len >= self.least_bytes
-    }
-}
-
-impl Inode {
-    /// Whether some of its requests are direct: a kernel that serves the file itself keeps their pages.
-    pub(crate) fn is_direct(&self) -> bool {
-        self.known_file().is_ok_and(|file| file.direct() != Direct::NEVER)
     }
 }
