@@ -23,6 +23,7 @@ const KIND: &str = match env!("CARGO_CRATE_NAME").as_bytes() {
 const HINT: Option<&str> = match env!("CARGO_CRATE_NAME").as_bytes() {
     b"ahead" => Some("readahead=64K:2"),
     b"behind" => Some("writebehind=64K:60s"),
+    b"direct" => Some("direct=4K"),
     b"threshold" => Some("small=64K"),
     _ => None,
 };
