@@ -26,6 +26,8 @@ const CLEAR_GAIN: f64 = 1.5;
 const FIRST_PATIENCE: u64 = 2;
 /// Windows of turns that a policy hears the gain of.
 const GAIN_WINDOWS: usize = 2;
+/// What programs usually move is halved in this many windows in which they move less.
+const USUAL_WINDOWS: f64 = 32.0;
 /// A program without requests for this time is not busy, unless it is usually away for longer: 100 ms.
 const BUSY_NS: u64 = 100_000_000;
 /// A program without requests for this time takes no part in plans: 1 s, or two windows.
@@ -136,6 +138,8 @@ pub struct Conductor {
     payoff: Payoff,
     /// Bytes that servers had moved for each program at the end of the last window.
     moved: HashMap<ProgramKey, u64>,
+    /// What programs at work move in a second in the mean, or moved of late if that was more, in bytes.
+    usual_rate: f64,
 }
 
 impl Conductor {
@@ -154,6 +158,7 @@ impl Conductor {
             means: WindowMeans::default(),
             payoff,
             moved: HashMap::new(),
+            usual_rate: 0.0,
         }
     }
 
@@ -208,6 +213,14 @@ impl Conductor {
         self.payoff.note(&programs, was_shared, bytes, took_ns);
     }
 
+    /// What programs usually move in a second, after a window of `took_ns` in which they moved `mean_rate` in the mean. When a heavy
+    /// program ends, those that are left do not become heavy by that.
+    fn note_rate(&mut self, mean_rate: f64, took_ns: u64) -> f64 {
+        let windows = took_ns as f64 / self.window_ns.max(1) as f64;
+        self.usual_rate = mean_rate.max(self.usual_rate * (-windows / USUAL_WINDOWS).exp2());
+        self.usual_rate
+    }
+
     /// Whether the next window is a shared one, which shows what programs do to each other, and what they move so.
     fn is_to_measure(&mut self, has_dedicated: bool, gain: Option<f64>) -> bool {
         if !has_dedicated || !self.policy.needs_standings() {
@@ -244,6 +257,7 @@ impl Conductor {
         let (gain, quarters) = (self.payoff.gain(1), self.quarters(was_shared));
         let rate = |one: &ProgramTraits| one.bytes as f64 / now_ns.saturating_sub(one.first_ns).max(1) as f64;
         let mean_rate = active.iter().map(|one| rate(one)).sum::<f64>() / active.len().max(1) as f64;
+        let usual_rate = self.note_rate(mean_rate, took_ns);
         let mut candidates = Vec::with_capacity(active.len());
         let mut changes: Vec<Change> = Vec::with_capacity(active.len());
         for program in &active {
@@ -263,7 +277,7 @@ impl Conductor {
                 period_ns: program.period_ns,
                 burst_age_ns: now_ns.saturating_sub(program.burst_ns),
                 age_ns: now_ns.saturating_sub(program.first_ns),
-                load: (mean_rate > 0.0).then(|| rate(program) / mean_rate),
+                load: (usual_rate > 0.0).then(|| rate(program) / usual_rate),
                 is_busy: Self::is_busy(program, now_ns),
             });
         }
@@ -400,6 +414,32 @@ mod tests {
         let next = conductor.next(&[program], &[], true, (WINDOW_NS, now_ns));
         let said = next.decisions[0].to_string();
         assert!(said.contains("a burst each 2.00 s, the last 3.00 s ago, "), "{said}");
+    }
+
+    /// Three programs of short bursts beside one that reads all the time, and when that has ended: the bursts pass, then as before. After
+    /// some hundred windows without it they are what programs usually are.
+    #[test]
+    fn light_programs_are_not_heavy_when_the_heavy_one_has_ended() {
+        let policy = policies::named("opportunity").unwrap();
+        let mut conductor = Conductor::new(policy, WINDOW_NS, ProgramRules::default(), Vec::new());
+        let named = |key| ProgramTraits::named(ProgramKey(key), "light");
+        let mut programs: Vec<_> = (1..=4).map(named).collect();
+        let (mut now_ns, mut turns) = (0, [0, 0, 0]);
+        for window in 0..600 {
+            now_ns += WINDOW_NS;
+            for program in &mut programs[..3] {
+                program.bytes += 1 << 20;
+                (program.period_ns, program.burst_ns, program.last_ns) = (Some(3e8), now_ns, now_ns);
+            }
+            if window < 20 {
+                programs[3].bytes += 100 << 20;
+                programs[3].last_ns = now_ns;
+            }
+            let next = conductor.next(&programs, &[], true, (WINDOW_NS, now_ns));
+            turns[[0, 20, 40].iter().rposition(|&begin| window >= begin).unwrap()] += usize::from(!next.plan.is_open());
+        }
+        assert_eq!(turns[..2], [0, 0], "{turns:?}");
+        assert!(turns[2] > 100, "{turns:?}");
     }
 
     #[test]
