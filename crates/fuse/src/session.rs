@@ -1,8 +1,11 @@
 //! A connection from its first message to the last: threads that serve requests.
 
+use std::ffi::CString;
 use std::fmt;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -149,11 +152,12 @@ impl Session {
         &self.device
     }
 
-    /// Serves requests by `server` until the connection ends.
+    /// Serves requests of the mount on `mount_point` by `server` until the connection ends. It says `begun` when it has made its own
+    /// requests, if it makes any: an unmount finds the mount busy meanwhile.
     ///
     /// # Errors
     /// Those of making threads and descriptors, before the first request is served; the first that ended a thread.
-    pub fn run(self, server: &Arc<impl FuseServer>) -> io::Result<()> {
+    pub fn run(self, server: &Arc<impl FuseServer>, mount_point: &Path, begun: impl FnOnce()) -> io::Result<()> {
         // Only the threads hold the connection: it ends with them.
         let Session { device, options, mut entries, travel } = self;
         let beside = !entries.is_empty();
@@ -174,16 +178,18 @@ impl Session {
         }
         let registrations = Arc::new(put_one_queue_last(&mut entries));
         for (number, entry) in entries.into_iter().enumerate() {
-            let is_of_the_last = registrations.is_of_the_last(number);
-            if is_of_the_last {
-                registrations.wait_for_those_before();
-            }
+            registrations.wait_for_turn(number);
             let (server, travel, name) = (server.clone(), travel.clone(), format!("fuse-cpu{}", entry.queue()));
             let all = registrations.clone();
-            let serve = move || serve_entry(entry, &*server, options.only, &travel, &all, is_of_the_last);
+            let serve = move || serve_entry((number, entry), &*server, options.only, &travel, &all);
             let thread = std::thread::Builder::new().name(name).spawn(serve);
             threads.push(thread.inspect_err(|_| registrations.give_up())?);
         }
+        // The kernel has mounted on no path with a zero.
+        if let (true, Ok(mount_point)) = (beside, CString::new(mount_point.as_os_str().as_bytes())) {
+            registrations.ask_if_needed(&mount_point);
+        }
+        begun();
         let mut result = Ok(());
         for thread in threads {
             let ended = thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread that serves panicked")));
@@ -227,22 +233,27 @@ fn answer_first(
 
 /// Serves by an entry of `io_uring`, or by the device if the kernel refuses it, until the connection ends.
 fn serve_entry(
-    mut entry: UringTransport,
+    (number, mut entry): (usize, UringTransport),
     server: &impl FuseServer,
     only: Option<u32>,
     travel: &Travel,
     registrations: &Registrations,
-    is_of_the_last: bool,
 ) -> io::Result<()> {
     entry.stay();
-    let answer = entry.register();
+    let (answer, is_the_first) = (entry.register(), registrations.is_the_first(number));
     registrations.add();
     let Err(error) = answer else {
-        if is_of_the_last {
+        if registrations.is_of_the_last(number) {
             registrations.wait_for_all();
+        }
+        if is_the_first {
+            registrations.first_is_taken(entry.has_come());
         }
         return serve_all(&mut entry, server, only, None);
     };
+    if is_the_first {
+        registrations.first_is_taken(true);
+    }
     // The first of them says it for all.
     let _ = travel.refused.set(format!("the device (the kernel has refused io_uring: {error})"));
     let mut transport = DeviceTransport::new(entry.device().clone());
@@ -374,7 +385,9 @@ mod tests {
                 .iter_mut()
                 .for_each(UringTransport::ask_for_no_queue);
             let travel = session.travel().clone();
-            let served = std::thread::spawn(move || session.run(&Arc::new(Empty)));
+            let (mount_point, (begun, has_begun)) = (dir.path().to_owned(), std::sync::mpsc::channel());
+            let run = move || session.run(&Arc::new(Empty), &mount_point, move || begun.send(()).unwrap());
+            let served = std::thread::spawn(run);
             for _ in 0..100 {
                 assert_eq!(rustix::fs::statfs(dir.path()).unwrap_err(), Errno::NOSPC);
             }
@@ -385,6 +398,7 @@ mod tests {
                 std::thread::yield_now();
             }
             assert!(travel.to_string().contains("has refused io_uring"), "{travel}");
+            has_begun.recv().unwrap();
             rustix::mount::unmount(dir.path(), rustix::mount::UnmountFlags::empty()).unwrap();
             served.join().unwrap().unwrap();
         }

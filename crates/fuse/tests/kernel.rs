@@ -36,6 +36,8 @@ struct Memory {
     forgotten: Mutex<u64>,
     /// Requests that wait until it is said how many may go on.
     waiting: Gate,
+    /// Requests that wait until as many as there are threads have come.
+    together: Gate,
 }
 
 /// Where requests wait for another request, or for the test.
@@ -49,9 +51,17 @@ struct Gate {
 impl Gate {
     /// A request comes and waits until it may pass.
     fn pass(&self) {
+        self.pass_with(usize::MAX);
+    }
+
+    /// A request comes and waits until it may pass; the one of this number lets all pass that have come.
+    fn pass_with(&self, last: usize) {
         let mut state = self.state.lock().unwrap();
         state.0 += 1;
         let number = state.0;
+        if number == last {
+            state.1 = last;
+        }
         self.changed.notify_all();
         drop(self.changed.wait_while(state, |state| state.1 < number).unwrap());
     }
@@ -142,6 +152,10 @@ impl FuseServer for Memory {
                 self.waiting.open_for_all();
                 reply.error(Errno::NODATA);
             }
+            Call::GetXattr { name, .. } if name == "user.together" => {
+                self.together.pass_with(THREADS);
+                reply.error(Errno::NODATA);
+            }
             Call::LSeek { .. } => panic!("on purpose"),
             // More than an answer to this has room for.
             Call::ReadLink | Call::StatFs => reply.data(&[0; 9000]),
@@ -160,6 +174,8 @@ struct Mounted {
     memory: Arc<Memory>,
     notifier: Notifier,
     served: Option<JoinHandle<std::io::Result<()>>>,
+    /// Says when it makes no request of its own any more.
+    has_begun: mpsc::Receiver<()>,
 }
 
 impl Mounted {
@@ -173,6 +189,11 @@ impl Mounted {
 
     /// The same, and how requests travel, whatever that is.
     fn begin(clone_fd: bool, by_ring: bool) -> Option<(Mounted, String)> {
+        Mounted::begin_after(clone_fd, by_ring, |_| ())
+    }
+
+    /// The same, after `first` with what is mounted there and not served yet.
+    fn begin_after(clone_fd: bool, by_ring: bool, first: impl FnOnce(&Path)) -> Option<(Mounted, String)> {
         if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
             eprintln!("not run: it mounts, as root, with /dev/fuse");
             return None;
@@ -186,6 +207,7 @@ impl Mounted {
         let options = format!("fd={},rootmode=40000,user_id=0,group_id=0\0", device.as_fd().as_raw_fd());
         let options = std::ffi::CStr::from_bytes_with_nul(options.as_bytes()).unwrap();
         rustix::mount::mount("test", dir.path(), "fuse", rustix::mount::MountFlags::empty(), options).unwrap();
+        first(dir.path());
         let memory = Arc::new(Memory::default());
         let options = SessionOptions { threads: THREADS, clone_fd, by_ring, most_descriptors: 64, only: None };
         let session = Session::begin(device, options, |kernel| {
@@ -196,8 +218,15 @@ impl Mounted {
         let travel = session.travel().to_string();
         let notifier = Notifier::new(session.device().clone());
         let server = memory.clone();
-        let served = Some(std::thread::spawn(move || session.run(&server)));
-        Some((Mounted { dir, memory, notifier, served }, travel))
+        let (mount_point, (begun, has_begun)) = (dir.path().to_owned(), mpsc::channel());
+        // A test that fails does not wait for it.
+        let run = move || {
+            session.run(&server, &mount_point, move || {
+                let _ = begun.send(());
+            })
+        };
+        let served = Some(std::thread::spawn(run));
+        Some((Mounted { dir, memory, notifier, served, has_begun }, travel))
     }
 
     fn open(&self) -> File {
@@ -205,6 +234,7 @@ impl Mounted {
     }
 
     fn end(mut self) -> Arc<Memory> {
+        assert_eq!(self.has_begun.recv_timeout(PATIENCE), Ok(()));
         rustix::mount::unmount(self.dir.path(), rustix::mount::UnmountFlags::empty()).unwrap();
         self.served.take().unwrap().join().unwrap().unwrap();
         self.memory.clone()
@@ -218,6 +248,7 @@ impl Drop for Mounted {
             let flags = rustix::mount::UnmountFlags::DETACH | rustix::mount::UnmountFlags::FORCE;
             let _ = rustix::mount::unmount(self.dir.path(), flags);
             self.memory.waiting.open_for_all();
+            self.memory.together.open_for_all();
         }
     }
 }
@@ -276,16 +307,20 @@ fn a_device_that_nothing_is_mounted_by_is_an_error() {
     assert!(Session::begin(device, options, |_| Ok(())).is_err());
 }
 
-/// From now on the system call `number` is refused to this thread, and to those that it makes.
-fn refuse(number: libc::c_long) {
+/// From now on the system call `number`, or only the one whose first argument is `first`, is refused to this thread, and to those that
+/// it makes.
+fn refuse(number: libc::c_long, first: Option<u32>) {
     let step = |code: u32, jf, k| libc::sock_filter { code: code as u16, jt: 0, jf, k };
-    let mut steps = [
-        // The number, which comes first (`struct seccomp_data`).
-        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
-        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, number as u32),
-        step(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
-        step(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ALLOW),
-    ];
+    // The number comes first, and the first argument after 16 bytes (`struct seccomp_data`).
+    let tests: Vec<_> = [(0, number as u32)].into_iter().chain(first.map(|first| (16, first))).collect();
+    let mut steps = Vec::new();
+    for (index, (at, value)) in tests.iter().enumerate() {
+        let behind = 2 * (tests.len() - index - 1) as u8 + 1;
+        steps.push(step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, *at));
+        steps.push(step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, behind, *value));
+    }
+    steps.push(step(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32));
+    steps.push(step(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ALLOW));
     let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
     // SAFETY: the kernel copies the steps before it returns.
     let refused = unsafe {
@@ -299,11 +334,43 @@ fn refuse(number: libc::c_long) {
 fn a_process_that_may_not_use_io_uring_is_served_by_the_device() {
     for call in [libc::SYS_io_uring_setup, libc::SYS_io_uring_register, libc::SYS_io_uring_enter] {
         let begin = move || {
-            refuse(call);
+            refuse(call, None);
             Mounted::begin(false, true)
         };
         let Some((mounted, travel)) = std::thread::spawn(begin).join().unwrap() else { return };
         assert!(travel.starts_with("the device (this process may have no io_uring"), "{travel}");
+        mounted.open().write_all_at(b"arrives", 0).unwrap();
+        assert_eq!(std::fs::read(mounted.dir.path().join("file")).unwrap(), b"arrives");
+        mounted.end();
+    }
+}
+
+/// Where the mount can have no process that asks for it, or none that may do what it has to, it is served all the same.
+#[test]
+fn a_mount_that_may_not_ask_itself_is_served() {
+    // Threads are made by other calls of these, or with other flags.
+    for (call, first) in [(libc::SYS_clone, Some(libc::CLONE_FILES as u32)), (libc::SYS_close_range, None)] {
+        let begin = move || {
+            refuse(call, first);
+            // One that comes as the last queue gets its first entry; only one of the processors has that queue.
+            let (tell, told) = mpsc::channel();
+            let ask_all = |dir: &Path| {
+                for processor in processors() {
+                    let (dir, tell) = (dir.to_owned(), tell.clone());
+                    std::thread::spawn(move || {
+                        stay_on(processor);
+                        let answer = rustix::fs::getxattr(&dir, "user.pass", &mut [0_u8; 8]);
+                        tell.send(answer.unwrap_err()).unwrap();
+                    });
+                }
+            };
+            let (mounted, _) = Mounted::begin_after(false, true, ask_all)?;
+            for _ in processors() {
+                assert_eq!(told.recv_timeout(PATIENCE), Ok(Errno::NODATA));
+            }
+            Some(mounted)
+        };
+        let Some(mounted) = std::thread::spawn(begin).join().unwrap() else { return };
         mounted.open().write_all_at(b"arrives", 0).unwrap();
         assert_eq!(std::fs::read(mounted.dir.path().join("file")).unwrap(), b"arrives");
         mounted.end();
@@ -440,6 +507,31 @@ fn what_comes_before_a_queue_has_all_its_entries_is_served() {
     }
 }
 
+/// As many requests as a queue has threads come in the moment in which it gets its first entry. None has an answer before all have
+/// come, and no further request comes to that processor.
+#[test]
+fn requests_that_wait_for_each_other_as_a_queue_gets_its_first_entry_are_served() {
+    for (round, processor) in processors().into_iter().cycle().take(40).enumerate() {
+        let (tell, told) = mpsc::channel();
+        let ask_all = |dir: &Path| {
+            for _ in 0..THREADS {
+                let (dir, tell) = (dir.to_owned(), tell.clone());
+                std::thread::spawn(move || {
+                    stay_on(processor);
+                    // It is one request.
+                    let answer = rustix::fs::getxattr(&dir, "user.together", &mut [0_u8; 8]);
+                    tell.send(answer.unwrap_err()).unwrap();
+                });
+            }
+        };
+        let Some((mounted, _)) = Mounted::begin_after(false, true, ask_all) else { return };
+        for _ in 0..THREADS {
+            assert_eq!(told.recv_timeout(PATIENCE), Ok(Errno::NODATA), "round {round}, processor {processor}");
+        }
+        mounted.end();
+    }
+}
+
 #[test]
 fn more_requests_at_once_than_threads_are_all_served() {
     for by_ring in [false, true] {
@@ -474,6 +566,7 @@ fn what_panics_is_one_programs_error_however_often() {
             file.write_all_at(b"alive", 0).unwrap();
         }
         drop(file);
+        assert_eq!(mounted.has_begun.recv_timeout(PATIENCE), Ok(()));
         rustix::mount::unmount(mounted.dir.path(), rustix::mount::UnmountFlags::empty()).unwrap();
         let ended = mounted.served.take().unwrap().join().unwrap();
         assert!(ended.unwrap_err().to_string().contains("panicked"));

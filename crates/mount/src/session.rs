@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -29,6 +29,8 @@ use crate::unmount::detach_dead;
 /// How often a remount that is refused as busy is tried again.
 const REMOUNT_TRIES: usize = 100;
 const REMOUNT_PAUSE: Duration = Duration::from_millis(20);
+/// How long a mount may take to be served by all threads, and to ask itself, until it is said to be there: milliseconds.
+const MOST_OF_BEGIN: Duration = Duration::from_secs(1);
 /// Set by tests: with `1` requests travel by the device where they would by `io_uring`, and with `0` the mount fails where they
 /// would travel by the device.
 const DEVICE_ALONE: &str = "STRIPEWISE_FUSE_DEVICE";
@@ -96,12 +98,18 @@ impl Serving {
         crate::newcomers::start(&core, notifier.clone()).map_err(MountError::system("starting a thread"))?;
         crate::prune::start(&core, notifier).map_err(MountError::system("starting a thread"))?;
         let (end, open) = io::pipe().map_err(MountError::system("making a pipe"))?;
+        let (mount_point, (begun, has_begun)) = (dir.clone(), mpsc::channel());
         let serve = move || {
             let _open = open;
-            session.run(&fs)
+            // It may have been waited for long enough.
+            session.run(&fs, &mount_point, move || {
+                let _ = begun.send(());
+            })
         };
         let threads = std::thread::Builder::new().name("serve".to_owned()).spawn(serve);
         let threads = threads.map_err(MountError::system("starting a thread"))?;
+        // Where programs keep all threads waiting, the mount is there all the same.
+        let _ = has_begun.recv_timeout(MOST_OF_BEGIN);
         Ok(Serving { core, dir, threads: Some(threads), end })
     }
 

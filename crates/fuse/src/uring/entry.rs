@@ -165,6 +165,16 @@ impl UringTransport {
         Ok(())
     }
 
+    /// Whether a request has come, which is not served yet; also if that cannot be told. It waits for none. One system call.
+    pub fn has_come(&mut self) -> bool {
+        if self.state != State::Kernel {
+            return self.state == State::Came;
+        }
+        // SAFETY: nothing is given to the kernel.
+        let entered = unsafe { self.ring.submitter().enter::<libc::sigset_t>(0, 0, GET_EVENTS, None) };
+        entered.is_err() || !self.ring.completion().is_empty()
+    }
+
     /// Puts a command into the ring, which has room for one and is empty whenever this is called.
     fn command(&mut self, command: u32, request: u64, places: Option<&[libc::iovec; 2]>) {
         // `fuse_uring_cmd_req`: flags, the request that is replied to, the queue.

@@ -27,7 +27,7 @@
 //!    that wait for each other can fill a queue only where they would have taken all threads of the device.
 //! 3. An entry that is registered late does not get what waits in the queue already. Until each queue has one, no request comes
 //!    but by the device, which has threads, too. So the queues get all their entries before the last gets its first, and that
-//!    one's threads serve when it has all ([`late`], which also says what is left).
+//!    one's threads serve when it has all; for what comes to that one meanwhile the mount makes requests of its own ([`late`]).
 //! 4. A thread that ends takes a free entry with it, and what it has got in that moment. So it ends only with the
 //!    connection: what panics is caught, and is one program's error.
 //!
