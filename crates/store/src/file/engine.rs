@@ -72,6 +72,7 @@ pub(crate) type Tasks = SmallVec<[Task; 16]>;
 ///
 /// # Safety
 /// `fd` is an open descriptor, and the buffers are valid for the direction.
+#[inline(always)]
 unsafe fn call(direction: Direction, fd: i32, offset: u64, buffers: &mut [Buffer]) -> rustix::io::Result<usize> {
     // SAFETY: `fd` is open as the caller says.
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
@@ -100,6 +101,7 @@ unsafe fn call(direction: Direction, fd: i32, offset: u64, buffers: &mut [Buffer
 
 impl Task {
     /// Notes that `count` more bytes are done.
+    #[inline(always)]
     fn advance(&mut self, buffers: &mut [Buffer], mut count: usize) {
         self.done += count as u64;
         while count > 0 && self.first < self.end {
@@ -130,6 +132,7 @@ impl Task {
     ///
     /// # Safety
     /// As for [`call`].
+    #[inline(always)]
     pub(crate) unsafe fn run(&mut self, direction: Direction, buffers: &mut [Buffer]) {
         while self.done < self.len {
             // SAFETY: passed on.
@@ -158,6 +161,7 @@ impl Task {
 ///
 /// # Safety
 /// The tasks' descriptors are open, and their buffers can be written to.
+#[inline]
 pub(crate) unsafe fn read(tasks: &mut [Task], buffers: &mut [Buffer]) {
     if tasks.iter().filter(|task| task.fd >= 0 && task.takes_advice).nth(1).is_some() {
         for task in tasks.iter().filter(|task| task.fd >= 0 && task.takes_advice) {
