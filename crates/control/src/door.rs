@@ -69,9 +69,9 @@ impl Door {
             && self.observers.iter().all(|observer| observer.is_in_the_preload_too())
     }
 
-    /// Whether sub-requests have to be told.
+    /// Whether sub-requests have to be told. One comparison.
     #[inline]
-    fn is_observed(&self) -> bool {
+    pub fn is_observed(&self) -> bool {
         !self.observers.is_empty()
     }
 

@@ -133,6 +133,7 @@ impl Region {
     }
 
     /// The round: servers and widths in order.
+    #[inline]
     pub fn stripes(&self) -> &[Stripe] {
         &self.stripes
     }
@@ -326,6 +327,7 @@ impl Layout {
     }
 
     /// First byte after region `index`; `MAX_OFFSET + 1` for the last.
+    #[inline]
     pub fn region_end(&self, index: usize) -> u64 {
         self.regions.get(index + 1).map_or(MAX_OFFSET + 1, |next| next.offset)
     }

@@ -53,6 +53,34 @@ impl Layout {
         }
     }
 
+    /// The one sub-request of a request whose bytes all lie in one stripe of one round, or in a region of one stripe; `None`
+    /// where [`Layout::split`] gives none or several. `offset + len` must be at most `MAX_OFFSET + 1`.
+    ///
+    /// Most requests are such ones, so it costs less than a list of one: O(log regions), and where the region has several
+    /// stripes one division and O(log stripes).
+    #[inline]
+    pub fn only_sub(&self, offset: u64, len: u64) -> Option<SubRequest> {
+        let region = self.region_at(offset);
+        let row = &self.regions()[region];
+        let to = offset + len;
+        if len == 0 || to > self.region_end(region) {
+            return None;
+        }
+        if let [only] = row.stripes() {
+            // All bytes from the origin on are in one datafile: there they stand as in the file.
+            return Some(SubRequest {
+                region,
+                slot: 0,
+                server: only.server,
+                datafile_offset: offset,
+                len,
+                from: offset,
+                to,
+            });
+        }
+        row.only_sub(region, offset, len)
+    }
+
     /// The pieces of `sub` in ascending order, as `(file offset, bytes)`, each as long as it can be; they add up to
     /// `sub.len` and are consecutive in the datafile.
     pub fn pieces(&self, sub: &SubRequest) -> Pieces<'_> {
@@ -61,6 +89,20 @@ impl Layout {
 }
 
 impl Region {
+    /// [`Layout::only_sub`] where the region, the layout's number `region`, has several stripes.
+    fn only_sub(&self, region: usize, offset: u64, len: u64) -> Option<SubRequest> {
+        let at = self.phase(offset);
+        let slot = self.slot_at_phase(at.1);
+        let stripe = &self.stripes()[slot];
+        if at.1 - self.start_of(slot) + len > stripe.width_bytes {
+            return None;
+        }
+        let before_origin = if self.origin() == 0 { 0 } else { self.bytes_before(slot, self.origin()) };
+        let datafile_offset = self.origin() + self.bytes_before_phase(slot, at) - before_origin;
+        let (from, to) = (offset, offset + len);
+        Some(SubRequest { region, slot, server: stripe.server, datafile_offset, len, from, to })
+    }
+
     /// The sub-requests of `[from, to)`, not empty, which lies in this region, the layout's number `region`.
     #[inline]
     fn for_each_sub(&self, region: usize, from: u64, to: u64, mut take: impl FnMut(SubRequest)) {

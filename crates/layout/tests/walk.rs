@@ -129,7 +129,9 @@ proptest! {
             prop_assert_eq!(placed.regions()[at.region].file_offset(at.slot, at.datafile_offset), Some(x));
         }
         prop_assert!(regions.all(|region| whole.regions()[whole.region_at(region.offset())].has_round_of(region)));
-        for sub in placed.split(from, len) {
+        let subs = placed.split(from, len);
+        prop_assert_eq!(placed.only_sub(from, len), (subs.len() == 1).then(|| subs[0]));
+        for sub in subs {
             let mut place = sub.datafile_offset;
             for (at, bytes) in placed.pieces(&sub) {
                 for x in at..at + bytes {
@@ -226,6 +228,7 @@ proptest! {
             want.entry((place.region, place.slot)).or_default().push((x as u64, place));
         }
         let got = layout.split(from * scale, (to - from) * scale);
+        prop_assert_eq!(layout.only_sub(from * scale, (to - from) * scale), (got.len() == 1).then(|| got[0]));
         prop_assert_eq!(got.iter().map(|sub| (sub.region, sub.slot)).collect::<Vec<_>>(), want.keys().copied().collect::<Vec<_>>());
         prop_assert_eq!(got.spilled(), got.len() > 16);
         for (sub, bytes) in got.iter().zip(want.values()) {
@@ -287,6 +290,8 @@ proptest! {
             prop_assert_eq!(layout.pieces(sub).map(|(_, len)| len).sum::<u64>(), sub.len);
         }
         prop_assert_eq!(got, want);
+        let within = len.min(MAX_OFFSET + 1 - from);
+        prop_assert_eq!(layout.only_sub(from, within), (subs.len() == 1).then(|| subs[0]));
         // A request may say more than a file can have.
         prop_assert_eq!(layout.split(from, u64::MAX), layout.split(from, MAX_OFFSET + 1 - from));
         prop_assert!(layout.split(MAX_OFFSET + 1, 1).is_empty() && layout.split(u64::MAX, u64::MAX).is_empty());

@@ -44,11 +44,16 @@ const KINDS: [EventKind; 9] = [
 /// Children of a node: four 16-byte events are a cache line.
 const CHILDREN: usize = 4;
 
+/// Behind all events.
+const NONE: u128 = u128::MAX;
+
 /// Pending events: a 4-ary heap of 16-byte keys (time, kind, turn, number). Every event belongs to a resource or a process
 /// that has one at a time, or has a queue that says which is meant, so it needs no sequence numbers.
 #[derive(Debug)]
 pub(crate) struct Agenda {
+    /// [`NONE`] from `count` on, up to where each node has all of its children or none: no loop has to look for their number.
     heap: Vec<u128>,
+    count: usize,
     /// The first entry has happened; the next event to be added takes its place, which saves half of the work.
     hole: bool,
     ties: Ties,
@@ -56,7 +61,7 @@ pub(crate) struct Agenda {
 
 impl Agenda {
     pub(crate) fn new(ties: Ties) -> Self {
-        Self { heap: Vec::new(), hole: false, ties }
+        Self { heap: vec![NONE], count: 0, hole: false, ties }
     }
 
     /// O(log events).
@@ -80,26 +85,33 @@ impl Agenda {
             self.hole = false;
             self.sift_down(event);
         } else {
-            self.heap.push(event);
+            if self.count == self.heap.len() {
+                self.heap.extend([NONE; CHILDREN]);
+            }
+            self.count += 1;
             self.sift_up(event);
         }
     }
 
     /// Whether nothing is pending. O(1).
     pub(crate) fn is_empty(&self) -> bool {
-        self.heap.len() == usize::from(self.hole)
+        self.count == usize::from(self.hole)
     }
 
     /// The next event. O(log events).
     #[inline]
     pub(crate) fn next(&mut self) -> Option<(u64, EventKind, u32)> {
-        if std::mem::take(&mut self.hole)
-            && let Some(last) = self.heap.pop()
-            && !self.heap.is_empty()
-        {
-            self.sift_down(last);
+        if std::mem::take(&mut self.hole) {
+            self.count -= 1;
+            let last = std::mem::replace(&mut self.heap[self.count], NONE);
+            if self.count > 0 {
+                self.sift_down(last);
+            }
         }
-        let event = *self.heap.first()?;
+        if self.count == 0 {
+            return None;
+        }
+        let event = self.heap[0];
         self.hole = true;
         Some(((event >> 64) as u64, KINDS[(event as u64 >> (32 + TURN_BITS)) as usize], event as u32))
     }
@@ -111,15 +123,10 @@ impl Agenda {
         let mut at = 0;
         loop {
             let first = CHILDREN * at + 1;
-            let Some(children) = heap.get(first..) else { break };
-            let (least, child) = match children {
-                // In pairs, which do not wait for each other.
-                &[a, b, c, d, ..] => {
-                    let (left, right) = (if b < a { (b, 1) } else { (a, 0) }, if d < c { (d, 3) } else { (c, 2) });
-                    if right.0 < left.0 { right } else { left }
-                }
-                few => few.iter().zip(0..).fold((u128::MAX, 0), |least, (&key, index)| least.min((key, index))),
-            };
+            let Some(&[a, b, c, d]) = heap.get(first..first + CHILDREN) else { break };
+            // In pairs, which do not wait for each other.
+            let (left, right) = (if b < a { (b, 1) } else { (a, 0) }, if d < c { (d, 3) } else { (c, 2) });
+            let (least, child) = if right.0 < left.0 { right } else { left };
             if event <= least {
                 break;
             }
@@ -132,7 +139,7 @@ impl Agenda {
     #[inline]
     fn sift_up(&mut self, event: u128) {
         let heap = self.heap.as_mut_slice();
-        let mut at = heap.len() - 1;
+        let mut at = self.count - 1;
         while at > 0 {
             let parent = (at - 1) / CHILDREN;
             if heap[parent] <= event {

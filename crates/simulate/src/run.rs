@@ -560,7 +560,7 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
     }
 
     /// What follows from a sub-request that a device has served since `since_ns`, with `present` there until now.
-    #[inline]
+    #[inline(always)]
     fn serves(&mut self, sub: Sub, since_ns: u64, present: u32) -> Result<(), SimulateError> {
         let (now_ns, index) = (self.now_ns, usize::from(sub.server));
         if let Some(keeper) = &mut self.keeper {
@@ -637,18 +637,24 @@ impl<'a, P: StepProgram, O: FnMut(u32, &SimulatedAccess, f64, f64)> Run<'a, P, O
         }
     }
 
-    /// A link has begun to send; with pipelining the second link is asked for at once.
-    #[inline]
+    /// A link has begun to send; with pipelining the second link is asked for at once. Inline: only pipelining needs to know
+    /// what is sent.
+    #[inline(always)]
     fn sends(&mut self, kind: EventKind, index: usize, sending: Option<Sending>) {
-        let Some(Sending { mut sub, ends_ns }) = sending else { return };
+        let Some(Sending { sub, ends_ns }) = sending else { return };
         self.agenda.at(ends_ns, kind, index as u32);
         if self.pipelined {
-            sub.stamp_ns = ends_ns;
-            match kind {
-                EventKind::ServerOut => self.enter_client_in(sub),
-                EventKind::ClientOut => self.enter_server_in(sub),
-                _ => {}
-            }
+            self.sends_on(kind, Sub { stamp_ns: ends_ns, ..sub });
+        }
+    }
+
+    /// What a link has begun to send asks for the second link.
+    #[inline(never)]
+    fn sends_on(&mut self, kind: EventKind, sub: Sub) {
+        match kind {
+            EventKind::ServerOut => self.enter_client_in(sub),
+            EventKind::ClientOut => self.enter_server_in(sub),
+            _ => {}
         }
     }
 

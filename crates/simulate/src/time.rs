@@ -13,14 +13,15 @@ pub(crate) fn ns(seconds: f64) -> u64 {
 /// The nearest whole number of nanoseconds, within what time there is.
 #[inline]
 pub(crate) fn whole(ns: f64) -> u64 {
-    // The cast cuts off, and keeps to the bounds of the type; `round` would be a call.
-    ((ns + 0.5) as u64).min(END_NS)
+    // The cast cuts off, and keeps to the bounds of the type, of which `END_NS` is the upper one; `round` would be a call. The
+    // processor has this cast, and not that to an unsigned number.
+    ((ns + 0.5) as i64).max(0) as u64
 }
 
-/// `time_ns` and `more_ns` together.
+/// `time_ns` and `more_ns` together, each of which is at most [`END_NS`].
 #[inline]
 pub(crate) fn after(time_ns: u64, more_ns: u64) -> u64 {
-    time_ns.saturating_add(more_ns).min(END_NS)
+    (time_ns + more_ns).min(END_NS)
 }
 
 /// Seconds of `ns`.

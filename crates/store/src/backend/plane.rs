@@ -144,6 +144,7 @@ impl DataPlane {
     }
 
     /// The server of that id, if the pool has one; the metadata tier is one.
+    #[inline]
     pub(crate) fn find(&self, id: ServerId) -> Option<&OpenServer> {
         if id == ServerId::META {
             return Some(&self.meta);
@@ -341,10 +342,16 @@ impl OpenServer {
         self.limits.get().is_some_and(|limits| limits.passes_cache)
     }
 
+    /// Whether the store is to charge what it serves, as an emulated device's. Known once it was there.
+    #[inline]
+    pub(crate) fn is_charged(&self) -> bool {
+        self.limits.get().is_some_and(|limits| limits.is_charged)
+    }
+
     /// The device that it stands for, if it is emulated. Known once it was there.
     #[inline]
     pub(crate) fn device(&self) -> Option<&Device> {
-        if self.limits.get()?.is_charged { self.backend.device() } else { None }
+        if self.is_charged() { self.backend.device() } else { None }
     }
 
     fn missing(&self, reason: String) -> Error {

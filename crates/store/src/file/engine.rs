@@ -75,6 +75,7 @@ pub(crate) type Tasks = SmallVec<[Task; 16]>;
 ///
 /// # Safety
 /// `fd` is an open descriptor, and the buffers are valid for the direction.
+#[inline(always)]
 unsafe fn call(
     (direction, passes_cache): (Direction, bool),
     fd: i32,
@@ -110,6 +111,7 @@ unsafe fn call(
 
 impl Task {
     /// Notes that `count` more bytes are done.
+    #[inline(always)]
     fn advance(&mut self, buffers: &mut [Buffer], mut count: usize) {
         self.done += count as u64;
         while count > 0 && self.first < self.end {
@@ -150,6 +152,7 @@ impl Task {
     ///
     /// # Safety
     /// As for [`call`].
+    #[inline(always)]
     pub(crate) unsafe fn run(&mut self, direction: Direction, buffers: &mut [Buffer]) {
         while self.done < self.len {
             // SAFETY: passed on.
@@ -185,6 +188,7 @@ impl Task {
 ///
 /// # Safety
 /// The tasks' descriptors are open, and their buffers can be written to.
+#[inline]
 pub(crate) unsafe fn read(tasks: &mut [Task], buffers: &mut [Buffer]) {
     let takes_advice = |task: &&Task| task.fd >= 0 && task.takes_advice;
     let are_advised = tasks.iter().filter(takes_advice).nth(1).is_some();

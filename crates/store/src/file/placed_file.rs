@@ -319,26 +319,27 @@ impl PlacedFile {
         if self.is_stale() {
             return Ok(TransferOutcome::Stale);
         }
-        let result = self.read_checked(request, bufs, offset, len, size, hole);
+        let mut notes = Notes::of(request);
+        let asked = Transfer { direction: Direction::Read, bufs, offset, len, pass: Pass::First };
+        let only = self.datafiles.placed.only_sub(offset, len);
+        let result = match self.transfer_first(asked, only.as_ref(), &mut notes) {
+            Ok(got) if got == len || self.whole_inode().is_some() => Ok(TransferOutcome::Done(got as usize)),
+            Ok(got) => self.read_short(asked, got, notes, (size, hole)),
+            Err(error) => Err(error),
+        };
         // What was read while the placement changed may come from places that are no longer the file's.
         if self.is_stale() { Ok(TransferOutcome::Stale) } else { result }
     }
 
-    fn read_checked(
+    /// What a read comes to that has found `got` bytes, fewer than it asked for: the end of the file, or a hole.
+    fn read_short(
         &self,
-        request: &Request,
-        bufs: &[Buffer],
-        offset: u64,
-        len: u64,
-        size: &mut dyn FnMut() -> Result<u64>,
-        hole: &mut Hole<'_>,
+        asked: Transfer<'_>,
+        got: u64,
+        mut notes: Notes<'_>,
+        (size, hole): (&mut dyn FnMut() -> Result<u64>, &mut Hole<'_>),
     ) -> Result<TransferOutcome> {
-        let mut notes = Notes::of(request);
-        let asked = Transfer { direction: Direction::Read, bufs, offset, len, pass: Pass::First };
-        let got = self.transfer(asked, &mut notes)?;
-        if got == len || self.whole_inode().is_some() {
-            return Ok(TransferOutcome::Done(got as usize));
-        }
+        let Transfer { offset, len, .. } = asked;
         let size = match size() {
             Ok(size) => size,
             // What follows is unknown (a server is missing); what was found is the file's.
@@ -405,18 +406,24 @@ impl PlacedFile {
         if has_changed() || self.epoch() != epoch {
             return Ok(TransferOutcome::Stale);
         }
-        let absent = self.absent(offset, len);
-        if !absent.is_empty() {
-            return Ok(TransferOutcome::Absent(absent));
+        let only = self.datafiles.placed.only_sub(offset, len);
+        if !only.as_ref().is_some_and(|part| self.exists(self.index_of(part))) {
+            let absent = self.absent(offset, len);
+            if !absent.is_empty() {
+                return Ok(TransferOutcome::Absent(absent));
+            }
         }
         // SAFETY: the standard library guarantees that IoSlice is an iovec.
         let bufs = unsafe { std::slice::from_raw_parts(bufs.as_ptr().cast::<Buffer>(), bufs.len()) };
         let mut notes = Notes::of(request);
         let asked = Transfer { direction: Direction::Write, bufs, offset, len, pass: Pass::First };
-        let written = self.transfer(asked, &mut notes);
+        let written = self.transfer_first(asked, only.as_ref(), &mut notes);
         if let Ok(count) = written {
             // Again: a sync that began meanwhile has taken the mark away, and need not have synced these bytes.
-            self.for_each_datafile(offset, len, |index| self.mark_written(index));
+            match &only {
+                Some(part) => self.mark_written(self.index_of(part)),
+                None => self.for_each_datafile(offset, len, |index| self.mark_written(index)),
+            }
             if 0 < count && count < len && !notes.parts.is_empty() {
                 let surplus = Surplus { version: self.placement.version, kept_to: offset + count, parts: notes.parts };
                 return Ok(TransferOutcome::Partly(count as usize, Box::new(surplus)));
@@ -526,8 +533,7 @@ impl PlacedFile {
     pub(crate) fn absent(&self, offset: u64, len: u64) -> SmallVec<[u16; 16]> {
         let mut absent = SmallVec::new();
         self.for_each_datafile(offset, len, |index| {
-            let exists = index == Datafiles::INODE || self.slots[usize::from(index)].present.load(Ordering::Acquire);
-            if !exists && !absent.contains(&index) {
+            if !self.exists(index) && !absent.contains(&index) {
                 absent.push(index);
             }
         });
@@ -537,12 +543,21 @@ impl PlacedFile {
     /// How many bytes of `[offset, offset + len)` lie before the first whose datafile does not exist.
     pub(crate) fn bytes_before_absent(&self, offset: u64, len: u64) -> u64 {
         let subs = self.datafiles.placed.split(offset, len);
-        let exists = |sub: &SubRequest| {
-            let index = self.datafiles.index(sub.region, sub.slot);
-            index == Datafiles::INODE || self.slots[usize::from(index)].present.load(Ordering::Acquire)
-        };
-        let missing = subs.iter().filter(|sub| !exists(sub)).map(|sub| self.first_byte(sub, 0) - offset);
+        let missing =
+            subs.iter().filter(|sub| !self.exists(self.index_of(sub))).map(|sub| self.first_byte(sub, 0) - offset);
         missing.min().unwrap_or(len)
+    }
+
+    /// Whether datafile `index` exists, as far as is known; the inode does. One load.
+    #[inline]
+    fn exists(&self, index: u16) -> bool {
+        index == Datafiles::INODE || self.slots[usize::from(index)].present.load(Ordering::Acquire)
+    }
+
+    /// The datafile of a sub-request.
+    #[inline]
+    fn index_of(&self, sub: &SubRequest) -> u16 {
+        self.datafiles.index(sub.region, sub.slot)
     }
 
     /// The file's datafiles.
@@ -699,7 +714,7 @@ impl PlacedFile {
 
     /// The descriptor of a sub-request's datafile, if it exists.
     pub(crate) fn writable_descriptor(&self, sub: &SubRequest) -> Result<Option<BorrowedFd<'_>>> {
-        self.writable_datafile(self.datafiles.index(sub.region, sub.slot))
+        self.writable_datafile(self.index_of(sub))
     }
 
     /// The descriptor of datafile `index`, if it exists.
@@ -866,28 +881,39 @@ impl PlacedFile {
     /// # Errors
     /// The first byte could not be moved; [`Error::Elsewhere`] when some are in the inode, which is not here.
     fn transfer(&self, asked: Transfer<'_>, notes: &mut Notes<'_>) -> Result<u64> {
+        self.transfer_first(asked, self.datafiles.placed.only_sub(asked.offset, asked.len).as_ref(), notes)
+    }
+
+    /// [`PlacedFile::transfer`] of a request of which it is known whether it has one sub-request: `only`. It and what it calls
+    /// are inline, so that reads and writes have each their own, without lists where there is one of each.
+    #[inline(always)]
+    fn transfer_first(&self, asked: Transfer<'_>, only: Option<&SubRequest>, notes: &mut Notes<'_>) -> Result<u64> {
+        let Transfer { direction, bufs, len, .. } = asked;
+        let (Some(part), [buf]) = (only, bufs) else { return self.transfer_several(asked, only, notes) };
+        // Most requests: lists of one, which need no room for more.
+        let mut buffers = [Buffer { iov_base: buf.iov_base, iov_len: len as usize }];
+        let mut tasks = [self.task((direction, len), part, 0..1)?];
+        let request = InFlight {
+            subs: std::slice::from_ref(part),
+            tasks: &mut tasks,
+            buffers: &mut buffers,
+            failure: None,
+            upto: u64::MAX,
+        };
+        self.serve(asked, request, notes)
+    }
+
+    /// [`PlacedFile::transfer`] of several sub-requests, or from or into several buffers.
+    #[inline(never)]
+    fn transfer_several(&self, asked: Transfer<'_>, only: Option<&SubRequest>, notes: &mut Notes<'_>) -> Result<u64> {
         let Transfer { direction, bufs, offset, len, .. } = asked;
         let layout = &self.datafiles.placed;
-        let region = layout.region_at(offset);
-        let one = self.only_slot(region, offset, len);
-        if let (Some(slot), [buf]) = (one, bufs) {
-            // Most requests: lists of one, which need no room for more.
-            let subs = [self.part(region, slot, offset, len)];
-            let mut buffers = [Buffer { iov_base: buf.iov_base, iov_len: len as usize }];
-            let mut tasks = [self.task((direction, len), &subs[0], 0..1)?];
-            let request =
-                InFlight { subs: &subs, tasks: &mut tasks, buffers: &mut buffers, failure: None, upto: u64::MAX };
-            return self.serve(asked, request, notes);
-        }
-        let subs = match one {
-            Some(slot) => SubRequests::from_iter([self.part(region, slot, offset, len)]),
-            None => layout.split(offset, len),
-        };
+        let subs = only.map_or_else(|| layout.split(offset, len), |part| SubRequests::from_iter([*part]));
         let (mut tasks, mut buffers, mut failure) = (Tasks::new(), Buffers::new(), None);
         for sub in &subs {
             let first = buffers.len();
             let mut cursor = Cursor { bufs, index: 0, start: 0 };
-            if one.is_some() {
+            if only.is_some() {
                 cursor.cut(0, len, &mut buffers, first);
             } else {
                 for (at, bytes) in layout.pieces(sub) {
@@ -896,7 +922,10 @@ impl PlacedFile {
             }
             let own = first..buffers.len();
             tasks.push(match self.task((direction, len), sub, own.clone()) {
-                Ok(task) => task,
+                Ok(task) => {
+                    let takes_advice = self.plane.find(sub.server).is_some_and(OpenServer::takes_advice);
+                    Task { takes_advice, ..task }
+                }
                 Err(Error::Elsewhere) => return Err(Error::Elsewhere),
                 Err(error) => {
                     fail(&mut failure, self.first_byte(sub, 0), error);
@@ -908,28 +937,14 @@ impl PlacedFile {
         self.serve(asked, request, notes)
     }
 
-    /// The stripe of `region` that has all of `[offset, offset + len)`, if that is one.
-    fn only_slot(&self, region: usize, offset: u64, len: u64) -> Option<usize> {
-        let layout = &self.datafiles.placed;
-        let row = &layout.regions()[region];
-        if offset + len > layout.region_end(region) {
-            return None;
-        }
-        if row.stripes().len() == 1 {
-            return Some(0);
-        }
-        let slot = row.slot_at(offset);
-        let behind = offset % row.round_bytes() - row.start_of(slot);
-        (behind + len <= row.stripes()[slot].width_bytes).then_some(slot)
-    }
-
-    /// The work of a sub-request that has these buffers, of a request of `len` bytes.
+    /// The work of a sub-request that has these buffers, of a request of `len` bytes, whatever its server takes advice.
     ///
     /// # Errors
     /// Its datafile or the metadata tier cannot be opened; [`Error::Elsewhere`]: its bytes are in the inode, which is not
     /// here.
+    #[inline(always)]
     fn task(&self, (direction, len): (Direction, u64), sub: &SubRequest, buffers: Range<usize>) -> Result<Task> {
-        let index = self.datafiles.index(sub.region, sub.slot);
+        let index = self.index_of(sub);
         let fd =
             if index == Datafiles::INODE { Some(self.inode_on_meta()?) } else { self.descriptor(index, direction)? };
         Ok(Task {
@@ -938,7 +953,6 @@ impl PlacedFile {
             len: sub.len,
             first: buffers.start,
             end: buffers.end,
-            takes_advice: self.plane.find(sub.server).is_some_and(OpenServer::takes_advice),
             passes_cache: self.direct.takes(len)
                 && index != Datafiles::INODE
                 && self.plane.find(sub.server).is_some_and(OpenServer::passes_cache),
@@ -948,19 +962,52 @@ impl PlacedFile {
     }
 
     /// [`PlacedFile::transfer`], its sub-requests being known.
+    #[inline(always)]
     fn serve(&self, asked: Transfer<'_>, mut request: InFlight<'_>, notes: &mut Notes<'_>) -> Result<u64> {
-        let Transfer { direction, offset, len, pass, .. } = asked;
-        let begin_ns = self.begin_observed().filter(|_| pass == Pass::First);
-        let is_on_meta = |sub: &SubRequest| sub.server == ServerId::META;
-        let on_meta = (pass == Pass::First && request.subs.iter().any(is_on_meta)).then(|| self.begin_on_meta());
-        self.carry_out(asked, &mut request, notes);
-        let InFlight { subs, tasks, buffers, mut failure, upto } = request;
-        if let Some(Some(begin_ns)) = on_meta {
-            let done = subs.iter().zip(&*tasks).filter(|(sub, _)| is_on_meta(sub)).map(|(_, task)| task.done);
-            self.end_on_meta(asked.op(), done.sum(), begin_ns);
+        if asked.pass == Pass::First && (self.door().is_observed() || request.subs.iter().any(|sub| self.counts(sub))) {
+            return self.serve_counted(asked, request, notes);
         }
+        self.move_bytes(asked.direction, &mut request, &mut notes.parts);
+        if request.failure.is_none() && request.tasks.iter().all(|task| task.done == task.len) {
+            return Ok(asked.len);
+        }
+        self.settle(asked, request, None, notes)
+    }
+
+    /// Whether there is more to do for a sub-request than to move its bytes. Two comparisons and a load.
+    #[inline]
+    fn counts(&self, sub: &SubRequest) -> bool {
+        sub.server == ServerId::META || self.plane.find(sub.server).is_some_and(OpenServer::is_charged)
+    }
+
+    /// [`PlacedFile::serve`] where observers, the metadata tier or emulated servers count what is served.
+    #[inline(never)]
+    fn serve_counted(&self, asked: Transfer<'_>, mut request: InFlight<'_>, notes: &mut Notes<'_>) -> Result<u64> {
+        let begin_ns = self.begin_observed();
+        let is_on_meta = |sub: &SubRequest| sub.server == ServerId::META;
+        let on_meta = request.subs.iter().any(is_on_meta).then(|| self.begin_on_meta());
+        self.carry_out(asked, &mut request, notes);
+        if let Some(Some(begin_ns)) = on_meta {
+            let done = request.subs.iter().zip(&*request.tasks).filter(|(sub, _)| is_on_meta(sub));
+            self.end_on_meta(asked.op(), done.map(|(_, task)| task.done).sum(), begin_ns);
+        }
+        self.settle(asked, request, begin_ns, notes)
+    }
+
+    /// How many bytes a request has moved without a gap that servers have served; observers are told of it where it began at
+    /// `begin_ns`.
+    #[inline(never)]
+    fn settle(
+        &self,
+        asked: Transfer<'_>,
+        request: InFlight<'_>,
+        begin_ns: Option<u64>,
+        notes: &mut Notes<'_>,
+    ) -> Result<u64> {
+        let Transfer { direction, offset, len, pass, .. } = asked;
+        let InFlight { subs, tasks, buffers, mut failure, upto } = request;
         let has_come_back = |(sub, task): (&SubRequest, &Task)| {
-            task.error.is_some_and(|errno| self.comes_back(self.datafiles.index(sub.region, sub.slot), errno))
+            task.error.is_some_and(|errno| self.comes_back(self.index_of(sub), errno))
         };
         if subs.iter().zip(&*tasks).any(has_come_back) {
             return self.transfer(asked, notes);
@@ -982,7 +1029,7 @@ impl PlacedFile {
                 fail(&mut failure, missing, error);
             } else if pass == Pass::ZeroHoles {
                 zero(&buffers[task.first..task.end]);
-                let index = self.datafiles.index(sub.region, sub.slot);
+                let index = self.index_of(sub);
                 if index != Datafiles::INODE && task.fd >= 0 {
                     notes.zeroed.push((index, sub.datafile_offset + task.done, missing));
                 }
@@ -1073,10 +1120,10 @@ impl PlacedFile {
 
     /// Does the I/O of all sub-requests and, where servers are emulated, sleeps once until the last is served.
     fn carry_out(&self, asked: Transfer<'_>, request: &mut InFlight<'_>, notes: &mut Notes<'_>) {
-        let Transfer { direction, pass, .. } = asked;
+        let Transfer { direction, .. } = asked;
         let (op, subs) = (asked.op(), request.subs);
         let device = |sub: &SubRequest| self.plane.find(sub.server).and_then(OpenServer::device);
-        let emulated = pass == Pass::First && subs.iter().any(|sub| device(sub).is_some());
+        let emulated = subs.iter().any(|sub| device(sub).is_some());
         let arrival_ns = if emulated { now_ns() } else { 0 };
         let process = if emulated { notes.request.sender.asking_thread().unwrap_or_else(std::process::id) } else { 0 };
         let reserve = |sub: &SubRequest, bytes| {
@@ -1089,11 +1136,7 @@ impl PlacedFile {
             let reserved = subs.iter().enumerate();
             tickets.extend(reserved.filter_map(|(index, sub)| Some((index, reserve(sub, sub.len)?))));
         }
-        match direction {
-            // SAFETY: descriptors are open as long as `self` lives; buffers are the caller's, to be written to.
-            Direction::Read => unsafe { engine::read(request.tasks, request.buffers) },
-            Direction::Write => self.write_in_order(request, &mut notes.parts),
-        }
+        self.move_bytes(direction, request, &mut notes.parts);
         if !emulated {
             return;
         }
@@ -1125,17 +1168,25 @@ fn failed(direction: Direction, server: &OpenServer, errno: Errno) -> Error {
 }
 
 impl PlacedFile {
+    /// Does the I/O of all sub-requests.
+    #[inline(always)]
+    fn move_bytes(&self, direction: Direction, request: &mut InFlight<'_>, parts: &mut Parts) {
+        match direction {
+            // SAFETY: descriptors are open as long as `self` lives; buffers are the caller's, to be written to.
+            Direction::Read => unsafe { engine::read(request.tasks, request.buffers) },
+            Direction::Write => match &mut *request.tasks {
+                [only] if only.fd < 0 => {}
+                // SAFETY: descriptors are open as long as `self` lives; buffers are the caller's, to be read.
+                [only] => unsafe { only.run(Direction::Write, request.buffers) },
+                _ => self.write_in_order(request, parts),
+            },
+        }
+    }
+
     /// Writes the sub-requests in the order of their first bytes, of each all that lies before the first byte that is known
     /// not to be written: behind that byte nothing counts.
     fn write_in_order(&self, request: &mut InFlight<'_>, parts: &mut Parts) {
         let InFlight { subs, tasks, buffers, failure, upto } = request;
-        if let [task] = &mut **tasks {
-            if task.fd >= 0 {
-                // SAFETY: descriptors are open as long as `self` lives; buffers are the caller's, to be read.
-                unsafe { task.run(Direction::Write, buffers) };
-            }
-            return;
-        }
         let first_bytes = subs.iter().enumerate().map(|(number, sub)| (self.first_byte(sub, 0), number));
         let mut order: SmallVec<[(u64, usize); 16]> = first_bytes.collect();
         order.sort_unstable();
@@ -1156,7 +1207,7 @@ impl PlacedFile {
                     .map_while(|(at, bytes)| (at < *upto).then(|| bytes.min(*upto - at)));
                 task.shorten(below.sum(), buffers);
             }
-            let index = self.datafiles.index(sub.region, sub.slot);
+            let index = self.index_of(sub);
             // Where the next server fails, this one has bytes behind.
             let may_exceed = order.get(place + 1).is_some_and(|(next, _)| *next < last);
             if may_exceed && parts.iter().all(|part| part.index != index) {

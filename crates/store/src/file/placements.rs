@@ -159,6 +159,7 @@ pub fn write<P: Placements>(placements: &P, bufs: &[IoSlice<'_>], offset: u64) -
 }
 
 /// [`write`] of `bufs`, all or the first bytes of the request of `admission`.
+#[inline]
 fn write_admitted<P: Placements>(
     placements: &P,
     admission: &mut Admission,
@@ -191,21 +192,31 @@ fn write_admitted<P: Placements>(
                 match placements.make(&file, &indexes) {
                     Ok(()) => {}
                     Err(Error::Elsewhere) => return Err(Error::Elsewhere),
-                    Err(error) => {
-                        // What lies before the first datafile that cannot be made is still written.
-                        let len = bufs.iter().map(|buf| buf.len() as u64).sum();
-                        let before = placements.current()?.bytes_before_absent(offset, len);
-                        if before == 0 {
-                            return Err(error);
-                        }
-                        return write_admitted(placements, admission, &first(bufs, before), offset);
-                    }
+                    Err(error) => return write_before_absent(placements, admission, (bufs, offset), error),
                 }
             }
         }
         if tries >= TRIES && alone.is_none() {
             alone = Some(placements.alone()?);
         }
+    }
+}
+
+/// Writes what lies before the first datafile that cannot be made.
+///
+/// # Errors
+/// `error`, which says why it cannot, where there is nothing before it; those of [`write`].
+#[cold]
+fn write_before_absent<P: Placements>(
+    placements: &P,
+    admission: &mut Admission,
+    (bufs, offset): (&[IoSlice<'_>], u64),
+    error: Error,
+) -> Result<usize> {
+    let len = bufs.iter().map(|buf| buf.len() as u64).sum();
+    match placements.current()?.bytes_before_absent(offset, len) {
+        0 => Err(error),
+        before => write_admitted(placements, admission, &first(bufs, before), offset),
     }
 }
 
