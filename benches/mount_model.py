@@ -19,7 +19,7 @@ GATHERED_BYTES, DELAY_S = 4 * MIB, 1.0
 MOST_STREAMS, MOST_OTHERS = 8, 512
 PIECES, MOST_AHEAD, FIRST, FRONT = 128, 48, 16, 16
 WINDOWS_KEPT, DRIFT_BYTES = 4, 64 * MIB
-IDLE, NEARLY_ASKED, GIVEN_UP, LAST, MOST_AGAIN = 16, 512, 1024, 8, 256
+IDLE, NEARLY_ASKED, GIVEN_UP, LAST = 16, 512, 1024, 8
 
 Request = tuple[int, int, int, int, int]
 """Process, file, offset, size and kind."""
@@ -69,8 +69,6 @@ class _Stream:
     noted: int = 0
     fetched_bytes: int = 0
     used_bytes: int = 0
-    again_since: int = 0
-    """Pieces asked for again since the last window was fetched."""
     left_of_last: tuple[int, int] = (0, 1)
     """What was not asked for of the last window that was given up, or was asked for as a whole; its length."""
 
@@ -90,9 +88,7 @@ class _Stream:
             self.used_bytes += new
             if new:
                 window.used = self.noted + 1
-        is_again = bool(here) and not any(new for _, new in here)
-        self.noted += not is_again
-        self.again_since += is_again
+        self.noted += not here or any(new for _, new in here)
         return True
 
     def has_fetched(self, offset: int, size: int) -> bool:
@@ -123,10 +119,6 @@ class _Stream:
         is_dense = (self.asked & ((1 << FRONT) - 1)).bit_count() >= FRONT // 2 or self.asked.bit_count() >= PIECES // 2
         if not self.windows and not (self.goes_on and is_dense):
             return []
-        if self.again_since > MOST_AGAIN:
-            self._let_go()
-            self._begin_anew(offset)
-            return []
         found = []
         while sum(window.begin > offset for window in self.windows) < DEPTH:
             is_used = 2 * self.used_bytes >= self.fetched_bytes
@@ -146,7 +138,6 @@ class _Stream:
                 break
             self.step = step
             self.fetched_bytes += end - begin
-            self.again_since = 0
             self.windows.append(_Window(begin, end, self.noted))
             found.append((begin, end))
         return found
@@ -160,7 +151,7 @@ class _Stream:
 
     def _let_go(self) -> None:
         self.windows, self.step, self.fetched_bytes, self.used_bytes = [], 0, 0, 0
-        self.again_since, self.left_of_last = 0, (0, 1)
+        self.left_of_last = (0, 1)
 
     def _make_room(self, most: int) -> None:
         while len(self.windows) > 1:

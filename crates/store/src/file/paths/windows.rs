@@ -19,9 +19,6 @@ const IDLE: u64 = 16;
 const GIVEN_UP: u64 = 1024;
 /// As many for one of which as much was asked for as of the last one that was given up.
 const NEARLY_ASKED: u64 = 512;
-/// Pieces that are asked for again, since the last window was fetched, from which on the readers are at random: what is kept for them
-/// hides from the servers' heat which of it is hot.
-const MOST_AGAIN: u64 = 256;
 /// The part of a window, its last, that is not waited for then, and for which it is not fetched again.
 const LAST: u64 = 8;
 
@@ -84,8 +81,6 @@ pub(crate) struct KeptWindows<T> {
     /// Since there were none: bytes of all windows, and what was asked for of them.
     fetched_bytes: u64,
     asked_bytes: u64,
-    /// Requests for pieces that were asked for before, since the last window was fetched.
-    again: u64,
     /// Of the last one that was given up, or of which all was asked for: how much of it was not, and its length.
     left_of_last: (u64, u64),
 }
@@ -122,7 +117,6 @@ impl<T> Default for KeptWindows<T> {
             next: 0,
             fetched_bytes: 0,
             asked_bytes: 0,
-            again: 0,
             left_of_last: (0, 1),
         }
     }
@@ -148,7 +142,7 @@ impl<T> KeptWindows<T> {
     pub(crate) fn let_go(&mut self) {
         self.list.clear();
         (self.step_bytes, self.fetched_bytes, self.asked_bytes) = (0, 0, 0);
-        (self.again, self.left_of_last) = (0, (0, 1));
+        self.left_of_last = (0, 1);
     }
 
     /// Lets go of what they hold where that `is_old`. O(windows).
@@ -191,14 +185,12 @@ impl<T> KeptWindows<T> {
                 window.used = self.requests + 1;
             }
         }
-        let is_again = is_here && !is_new;
-        self.requests += u64::from(!is_again);
-        self.again += u64::from(is_again);
+        self.requests += u64::from(is_new || !is_here);
     }
 
     /// The window that is to be fetched now that a request at `offset` has come; `None`: none is. The first one begins at `from`, and has
     /// twice `first_bytes`; the others double while half of all that was fetched has been asked for. What has been kept for long
-    /// enough leaves: all of it where the readers are in no order, or ask for the same pieces again. O(windows).
+    /// enough leaves: all of it where the readers are in no order. O(windows).
     pub(crate) fn next(
         &mut self,
         offset: u64,
@@ -206,10 +198,6 @@ impl<T> KeptWindows<T> {
         first_bytes: u64,
         bounds: WindowBounds,
     ) -> Option<Range<u64>> {
-        if self.again > MOST_AGAIN {
-            self.let_go();
-            return None;
-        }
         let ahead = self.list.iter().filter(|window| window.range.start > offset).count() as u64;
         if ahead >= bounds.depth {
             return None;
@@ -229,7 +217,6 @@ impl<T> KeptWindows<T> {
 
     /// Adds the window that is fetched, behind the last one.
     pub(crate) fn push(&mut self, range: Range<u64>, what: T) {
-        self.again = 0;
         self.step_bytes = range.end - range.start;
         self.fetched_bytes += self.step_bytes;
         self.next = range.end;
@@ -396,12 +383,10 @@ mod tests {
         // One reader of two goes on until there is no room.
         (0..3 * WINDOW).for_each(|number| trial.read(IN_ORDER + 2 * number));
         // Others read what is there at random.
-        (0..MOST_AGAIN).for_each(|number| trial.read(IN_ORDER + 2 * (number % WINDOW)));
+        (0..8 * GIVEN_UP).for_each(|number| trial.read(IN_ORDER + 2 * (number % WINDOW)));
         let missed = trial.missed;
         (0..WINDOW / 2).for_each(|number| trial.read(IN_ORDER + 2 * number + 1));
         assert_eq!(trial.missed, missed, "the other one finds what was fetched for it");
-        (0..2 * MOST_AGAIN).for_each(|number| trial.read(IN_ORDER + 2 * (number % WINDOW)));
-        assert!(trial.missed > missed, "nothing is kept for readers at random");
     }
 
     #[test]
