@@ -18,7 +18,8 @@ WINDOW_BYTES, DEPTH = 8 * MIB, 2
 GATHERED_BYTES, DELAY_S = 4 * MIB, 1.0
 MOST_STREAMS, MOST_OTHERS = 8, 512
 PIECES, MOST_AHEAD, FIRST, FRONT = 128, 48, 16, 16
-WINDOWS_KEPT, IDLE, GIVEN_UP = 4, 16, 128
+WINDOWS_KEPT, DRIFT_BYTES = 4, 64 * MIB
+IDLE, NEARLY_ASKED, GIVEN_UP, LAST = 16, 512, 1024, 8
 
 Request = tuple[int, int, int, int, int]
 """Process, file, offset, size and kind."""
@@ -32,6 +33,23 @@ class _Window:
     end: int
     used: int
     asked: int = 0
+    pieces: set[int] = field(default_factory=set)
+    """Offsets of those that were asked for."""
+
+    @property
+    def left(self) -> int:
+        """Bytes that were not asked for."""
+        return self.end - self.begin - self.asked
+
+    def note(self, offset: int, size: int) -> int | None:
+        """How many bytes of a piece are here and were not asked for before; `None`: it is none of this window."""
+        here = min(self.end, offset + size) - max(self.begin, offset)
+        if here <= 0:
+            return None
+        new = 0 if offset in self.pieces else min(here, self.left)
+        self.pieces.add(offset)
+        self.asked += new
+        return new
 
 
 @dataclass
@@ -51,6 +69,8 @@ class _Stream:
     noted: int = 0
     fetched_bytes: int = 0
     used_bytes: int = 0
+    left_of_last: tuple[int, int] = (0, 1)
+    """What was not asked for of the last window that was given up, or was asked for as a whole; its length."""
 
     def note(self, offset: int, size: int) -> bool:
         """Whether a request is one of its pieces."""
@@ -62,12 +82,13 @@ class _Stream:
             return False
         if is_near:
             self._move(offset, pieces)
-        self.noted += 1
-        for window in self.windows:
-            if asked := max(0, min(window.end, offset + size) - max(window.begin, offset)):
-                window.asked += asked
-                self.used_bytes += asked
-                window.used = self.noted
+        found = [(window, window.note(offset, size)) for window in self.windows]
+        here = [(window, new) for window, new in found if new is not None]
+        for window, new in here:
+            self.used_bytes += new
+            if new:
+                window.used = self.noted + 1
+        self.noted += not here or any(new for _, new in here)
         return True
 
     def has_fetched(self, offset: int, size: int) -> bool:
@@ -102,12 +123,12 @@ class _Stream:
         while sum(window.begin > offset for window in self.windows) < DEPTH:
             is_used = 2 * self.used_bytes >= self.fetched_bytes
             step = min(max(2 * FIRST * self.size, self.step * (2 if is_used else 1)), WINDOW_BYTES)
-            most = (DEPTH + WINDOWS_KEPT - 1) * step
+            kept = max(WINDOWS_KEPT * step, DRIFT_BYTES) if is_used else WINDOWS_KEPT * step
+            most = (DEPTH - 1) * step + kept
             had_some = bool(self.windows)
             self._make_room(most)
             if had_some and not self.windows:
-                self.asked, self.requests, self.again, self.goes_on = 1, 1, 0, False
-                self.end, self.origin = offset + self.size, offset
+                self._begin_anew(offset)
                 break
             if self._kept() > most:
                 break
@@ -124,16 +145,28 @@ class _Stream:
     def _kept(self) -> int:
         return sum(window.end - window.begin for window in self.windows)
 
+    def _begin_anew(self, offset: int) -> None:
+        self.asked, self.requests, self.again, self.goes_on = 1, 1, 0, False
+        self.end, self.origin = offset + self.size, offset
+
+    def _let_go(self) -> None:
+        self.windows, self.step, self.fetched_bytes, self.used_bytes = [], 0, 0, 0
+        self.left_of_last = (0, 1)
+
     def _make_room(self, most: int) -> None:
         while len(self.windows) > 1:
             first = self.windows[0]
-            size, idle = first.end - first.begin, self.noted - first.used
-            is_given_up = self._kept() > most and idle > GIVEN_UP
-            if is_given_up and first.asked < size // 2:
-                self.windows, self.step, self.fetched_bytes, self.used_bytes = [], 0, 0, 0
+            size, idle, is_full = first.end - first.begin, self.noted - first.used, self._kept() > most
+            is_given_up = is_full and idle > GIVEN_UP
+            if is_given_up and first.left > size // 2:
+                self._let_go()
                 return
-            if not is_given_up and not (first.asked >= size and idle > IDLE):
+            usual = self.left_of_last[0] * size // self.left_of_last[1]
+            is_nearly_done = is_full and idle > NEARLY_ASKED and first.left <= usual + size // LAST
+            if not is_given_up and not is_nearly_done and not (first.left == 0 and idle > IDLE):
                 return
+            if is_given_up or first.left == 0:
+                self.left_of_last = (first.left, size)
             self.windows.pop(0)
 
 

@@ -122,8 +122,10 @@ def test_what_is_hot_is_taken_to_last_as_long_as_it_has(pool):
         looks.look(dict.fromkeys(range(20, 24), 100_000) if number < 3 else {number * 4: 100_000})
         lasted_s.append(looks.promoter.lasts_s(10.0))
     assert lasted_s[:3] == [float("inf")] * 3, "nothing has changed"
-    assert lasted_s[3] == 40.0, "all has changed once in a while: the last period counts for a quarter"
-    assert 10 < lasted_s[5] < lasted_s[4] < lasted_s[3]
+    assert lasted_s[3] == 20.0, (
+        "all has changed once in a while: the last period counts for a quarter, and the mean for a half"
+    )
+    assert 5 < lasted_s[5] < lasted_s[4] < lasted_s[3]
 
 
 def test_adapt_promotes_between_two_decisions_and_says_so_in_the_next(tmp_path, stripewise):

@@ -95,7 +95,7 @@ fn a_full_disk_of_names_is_told_to_who_mounts() {
         let small = Small::new(TestPool::new(), "size=1m");
         if page == "mounts" {
             // The other page is there already, whole.
-            fs::write(small.names().join("epoch"), vec![0; 1 << 18]).unwrap();
+            fs::write(small.names().join("epoch"), vec![0; 1 << 19]).unwrap();
         }
         small.fill_bytes();
         small.is_refused(&[page, "No space left"]);
@@ -109,7 +109,7 @@ fn a_full_disk_of_names_is_told_to_who_mounts() {
 #[test]
 fn a_page_with_holes_is_made_whole_before_it_is_used() {
     let small = Small::new(TestPool::new(), "size=1m");
-    for (page, bytes) in [("epoch", 1 << 18), ("mounts", 4096)] {
+    for (page, bytes) in [("epoch", 1 << 19), ("mounts", 4096)] {
         File::create(small.names().join(page)).unwrap().set_len(bytes).unwrap();
     }
     small.fill_bytes();

@@ -288,6 +288,24 @@ fn a_file_without_writers_is_read_ahead_while_it_is_moved() {
 }
 
 #[test]
+fn what_was_fetched_stays_where_the_file_is_moved() {
+    let (pool, files, counted, bytes) = watched(&["readahead=64K"]);
+    let other = Files::open(pool.pool.clone()).unwrap();
+    let moved = other.store().lookup(Path::new("f")).unwrap().unwrap();
+    let file = open(&files, "f", OFlags::RDONLY);
+    for piece in 0..bytes.len() / 2048 {
+        if piece % 64 == 63 {
+            let to = layout(&[(0, &[(piece as u16 / 64 % 3, 4096)])]);
+            moved.move_to(&to, "f", &mut |_, _| true).unwrap();
+        }
+        let at = piece * 2048;
+        assert!(read(&file, at as u64, 2048) == bytes[at..][..2048], "at {at}");
+    }
+    let read_bytes = counted.bytes.load(Ordering::Relaxed) as usize;
+    assert!(read_bytes <= bytes.len() + (64 << 10), "{read_bytes} of {} bytes", bytes.len());
+}
+
+#[test]
 fn what_is_behind_the_end_is_not_fetched_again_and_again() {
     let (_pool, files, counted, bytes) = watched(&["readahead=64K"]);
     let file = open(&files, "f", OFlags::RDONLY);

@@ -11,7 +11,7 @@ use crate::format::placement::{Datafile, DatafileKey};
 use crate::os::descriptors::lift;
 use crate::os::error::{Error, Result};
 use crate::os::room::Room;
-use crate::pool::epoch::EpochPage;
+use crate::pool::epoch::{CountedChanges, EpochPage};
 use crate::pool::meta_watch::MetaWatch;
 use crate::pool::namespace::{is_shared, namespace_uuid};
 use crate::pool::pool_file::Pool;
@@ -141,6 +141,17 @@ impl DataPlane {
     /// Tells all holders of a placement of this file to fetch it again.
     pub fn bump_epoch(&self, handle: u64) {
         self.epochs.bump(handle);
+    }
+
+    /// As [`DataPlane::bump_epoch`], after a change that has left all bytes of the file as they were.
+    pub(crate) fn bump_epoch_for_move(&self, handle: u64) {
+        self.epochs.bump_for_move(handle);
+    }
+
+    /// What is counted now of changes of a file's bytes. One atomic load.
+    #[inline]
+    pub(crate) fn counted(&self, handle: u64) -> CountedChanges {
+        self.epochs.counted(handle)
     }
 
     /// The server of that id, if the pool has one; the metadata tier is one.

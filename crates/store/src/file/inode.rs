@@ -20,6 +20,7 @@ use crate::os::error::{Error, Result};
 use crate::os::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use crate::os::sync::{Mutex, MutexGuard, RwLock, guard};
 use crate::os::sys::{proc_path, retry};
+use crate::pool::epoch::CountedChanges;
 use crate::pool::open_pool::OpenPool;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{OFlags, XattrFlags};
@@ -361,11 +362,22 @@ impl Inode {
 
     /// Writes the handle and tells all holders of a placement. Only under a [`HandleGuard`] or the structural lock.
     pub(crate) fn write_handle(&self, handle: &Handle) -> Result<()> {
-        let bytes = handle.encode()?;
-        let set = || rustix::fs::fsetxattr(self.descriptor(), ATTRIBUTE, &bytes, XattrFlags::REPLACE);
-        self.as_writable(set).map_err(self.failed("change the handle of"))?;
+        self.set_handle(handle)?;
         self.bump_epoch();
         Ok(())
+    }
+
+    /// [`Inode::write_handle`] of a move, which leaves all bytes of the file as they are.
+    pub(crate) fn write_moved_handle(&self, handle: &Handle) -> Result<()> {
+        self.set_handle(handle)?;
+        self.store.plane().bump_epoch_for_move(self.handle());
+        Ok(())
+    }
+
+    fn set_handle(&self, handle: &Handle) -> Result<()> {
+        let bytes = handle.encode()?;
+        let set = || rustix::fs::fsetxattr(self.descriptor(), ATTRIBUTE, &bytes, XattrFlags::REPLACE);
+        self.as_writable(set).map_err(self.failed("change the handle of"))
     }
 
     /// Tells all holders of a placement of this file to fetch it again.
@@ -376,6 +388,16 @@ impl Inode {
     /// Value of its epoch counter now. One load, two for a user of a shared pool.
     pub(crate) fn epoch(&self) -> u32 {
         self.store.plane().epoch(self.handle())
+    }
+
+    /// What is counted now of changes of its bytes. One load.
+    pub(crate) fn counted(&self) -> CountedChanges {
+        self.store.plane().counted(self.handle())
+    }
+
+    /// Whether the file has only been moved since then. One load.
+    pub(crate) fn has_same_bytes(&self, since: CountedChanges) -> bool {
+        self.counted() == since
     }
 
     /// The file as the data plane knows it now.

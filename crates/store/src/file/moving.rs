@@ -53,7 +53,7 @@ impl Inode {
         let before = self.read_handle()?;
         let synced = |inode: &Self| retry(|| rustix::fs::fsync(inode.descriptor())).map_err(inode.failed("sync"));
         synced(self)?;
-        self.write_handle(handle)?;
+        self.write_moved_handle(handle)?;
         synced(self).inspect_err(|_| {
             // It is unknown which of the two the disk has; both are whole as long as neither generation is removed.
             let _ = self.write_handle(&before);
@@ -348,7 +348,7 @@ impl<'a> Move<'a> {
     /// After the switch, by a holder of the right to change the handle: removes what was the file. What cannot be removed is left to the
     /// next writer.
     pub(crate) fn clear(&self) {
-        let _ = self.inode.finish_change();
+        let _ = self.inode.finish_move();
         self.inode.remove_those_behind(&self.old, &self.copy);
     }
 

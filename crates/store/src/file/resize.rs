@@ -216,6 +216,15 @@ impl Inode {
     /// Finishes a truncation or a move that a crash interrupted, and removes datafiles that the handle does not name.
     /// Under the exclusive lock of the writers.
     pub(crate) fn finish_change(&self) -> Result<()> {
+        self.finish(Self::write_handle)
+    }
+
+    /// [`Inode::finish_change`] of a move, by the process that has made it: nothing of the file is cut off.
+    pub(crate) fn finish_move(&self) -> Result<()> {
+        self.finish(Self::write_moved_handle)
+    }
+
+    fn finish(&self, write: impl FnOnce(&Self, &Handle) -> Result<()>) -> Result<()> {
         let mut handle = self.read_handle()?;
         if let Some(size_bytes) = handle.truncating_to {
             let file = self.file()?;
@@ -226,7 +235,7 @@ impl Inode {
         if handle.truncating_to.is_some() {
             // Only now: what is left by a kill before this stays noted.
             handle.truncating_to = None;
-            self.write_handle(&handle)?;
+            write(self, &handle)?;
         }
         removed
     }

@@ -6,6 +6,7 @@ use crate::file::placed_file::PlacedFile;
 use crate::os::error::{Error, Result};
 use crate::os::sync::atomic::Ordering;
 use crate::os::sync::guard;
+use crate::pool::epoch::CountedChanges;
 use crate::pool::heads::HeadsExcluded;
 use rustix::fd::OwnedFd;
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
@@ -239,16 +240,16 @@ impl Inode {
         Ok(if self.may_be_written()? { None } else { Some(epoch) })
     }
 
-    /// As [`Inode::epoch_without_writers`], but a move of a file without writers, which leaves its bytes as they are, is none. One system
+    /// What is counted at a moment as that of [`Inode::epoch_without_writers`], but a move of a file without writers, which leaves its bytes as they are, is none. One system
     /// call, or four of a file that has a writer or is moved.
-    pub(crate) fn epoch_of_still_bytes(&self) -> Result<Option<u32>> {
-        let epoch = self.epoch();
+    pub(crate) fn counted_with_still_bytes(&self) -> Result<Option<CountedChanges>> {
+        let counted = self.counted();
         if !self.may_be_written()? {
-            return Ok(Some(epoch));
+            return Ok(Some(counted));
         }
         let lock = if self.has_handle() { LockFile::open_existing(self.store.locks(), self.handle())? } else { None };
         let is_still = lock.map_or(Ok(false), |lock| lock.is_held(Purpose::Still))?;
-        Ok(is_still.then_some(epoch))
+        Ok(is_still.then_some(counted))
     }
 
     /// Undoes one [`Inode::register_writer`]. The last writer of all processes puts size and mtime into the inode.

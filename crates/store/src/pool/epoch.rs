@@ -6,6 +6,9 @@
 //!
 //! A holder of a placement compares one atomic load per request with the value that it read before it fetched the
 //! placement.
+//!
+//! Behind the counters of a pool of one user are as many that count all changes but moves, which leave all bytes of a file as they are: a
+//! copy of bytes is no older than the file as long as that counter stays.
 
 use crate::os::error::{Error, Result};
 use crate::os::shared_pages::{SharedPage, allocate};
@@ -25,6 +28,10 @@ type Counters = [AtomicU32; COUNTERS];
 
 const BYTES: usize = size_of::<Counters>();
 
+/// How often the bytes of a file may have changed so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CountedChanges(u32);
+
 /// The mapped pages of a pool.
 #[derive(Debug)]
 pub struct EpochPage {
@@ -32,6 +39,8 @@ pub struct EpochPage {
     common: SharedPage<Counters>,
     /// Of this user in a shared pool, if that is not root.
     own: Option<SharedPage<Counters>>,
+    /// Of the one user of the pool; none in a shared one, where nothing is copied ahead.
+    bytes: Option<SharedPage<Counters>>,
 }
 
 impl EpochPage {
@@ -46,15 +55,18 @@ impl EpochPage {
         if shared && !read_only {
             rustix::fs::fchmod(&file, mode).map_err(Error::io("change the mode of", &path))?;
         }
-        let common = map(&file, &path, !read_only)?;
+        let held = if shared { BYTES } else { 2 * BYTES } as u64;
+        let common = map(&file, &path, (0, held), !read_only)?;
+        let bytes = if shared { None } else { Some(map(&file, &path, (BYTES as u64, held), true)?) };
         let own = if read_only {
             let name = rustix::process::geteuid().as_raw().to_string();
             let path = namespace.join(crate::pool::shared::EPOCHS).join(name);
-            Some(map(&crate::pool::shared::open_own(&path, Mode::from_raw_mode(0o644))?, &path, true)?)
+            let own = crate::pool::shared::open_own(&path, Mode::from_raw_mode(0o644))?;
+            Some(map(&own, &path, (0, BYTES as u64), true)?)
         } else {
             None
         };
-        Ok(Self { common, own })
+        Ok(Self { common, own, bytes })
     }
 
     /// The counter of a file now. One atomic load, two for a user of a shared pool.
@@ -64,9 +76,24 @@ impl EpochPage {
         self.common[index(handle)].load(Ordering::Acquire).wrapping_add(own)
     }
 
-    /// Tells all holders of a placement of this file to fetch it again.
+    /// Tells all holders of a placement of this file to fetch it again, and of copies of its bytes that these may be old.
     pub fn bump(&self, handle: u64) {
+        if let Some(bytes) = &self.bytes {
+            bytes[index(handle)].fetch_add(1, Ordering::AcqRel);
+        }
+        self.bump_for_move(handle);
+    }
+
+    /// As [`EpochPage::bump`], after a change that has left all bytes of the file as they were: copies are not told.
+    pub(crate) fn bump_for_move(&self, handle: u64) {
         self.own.as_ref().unwrap_or(&self.common)[index(handle)].fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// What is counted now of changes of a file's bytes. One atomic load; two for a user of a shared pool, where moves count, too.
+    #[inline]
+    pub(crate) fn counted(&self, handle: u64) -> CountedChanges {
+        let bytes = self.bytes.as_ref().map(|page| page[index(handle)].load(Ordering::Acquire));
+        CountedChanges(bytes.unwrap_or_else(|| self.get(handle)))
     }
 }
 
@@ -77,9 +104,10 @@ fn index(handle: u64) -> usize {
     (handle.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as usize
 }
 
-fn map(file: &OwnedFd, path: &Path, write: bool) -> Result<SharedPage<Counters>> {
+/// Maps the counters at an offset of a file, which has that many bytes or gets them.
+fn map(file: &OwnedFd, path: &Path, (offset, bytes): (u64, u64), write: bool) -> Result<SharedPage<Counters>> {
     if write {
-        allocate(file.as_fd(), BYTES as u64).map_err(Error::io("allocate", path))?;
+        allocate(file.as_fd(), bytes).map_err(Error::io("allocate", path))?;
     } else if rustix::fs::fstat(file).map_err(Error::io("read", path))?.st_size < BYTES as i64 {
         let path = path.display();
         return Err(Error::Invalid(format!(
@@ -87,5 +115,22 @@ fn map(file: &OwnedFd, path: &Path, write: bool) -> Result<SharedPage<Counters>>
         )));
     }
     let access = if write { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
-    SharedPage::map(file.as_fd(), 0, access).map_err(Error::io("map", path))
+    SharedPage::map(file.as_fd(), offset, access).map_err(Error::io("map", path))
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_move_is_told_to_holders_of_a_placement_and_not_to_those_of_bytes() {
+        let directory = tempfile::tempdir().unwrap();
+        let [page, other] = [(); 2].map(|()| EpochPage::open(directory.path(), false).unwrap());
+        let (before, since) = (page.get(7), page.counted(7));
+        other.bump_for_move(7);
+        assert_eq!((page.get(7), page.counted(7)), (before + 1, since));
+        other.bump(7);
+        assert_eq!(page.get(7), before + 2);
+        assert_ne!(page.counted(7), since);
+    }
 }

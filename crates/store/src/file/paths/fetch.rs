@@ -2,6 +2,7 @@
 
 use crate::os::budget::BudgetShare;
 use crate::os::sync::{Condvar, Mutex, guard};
+use crate::pool::epoch::CountedChanges;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::io::IoSliceMut;
@@ -27,9 +28,9 @@ impl FetchesAhead {
         self.step_bytes = 0;
     }
 
-    /// Lets go of all of them where one is from before the file's epoch counter had this value.
-    pub(crate) fn let_go_of_older(&mut self, epoch: u32) {
-        if self.list.iter().any(|fetch| fetch.epoch != epoch) {
+    /// Lets go of all of them where one may be of other bytes than the file has now.
+    pub(crate) fn let_go_of_older(&mut self, has_same_bytes: impl Fn(CountedChanges) -> bool) {
+        if !self.list.iter().all(|fetch| has_same_bytes(fetch.counted)) {
             self.let_go();
         }
     }
@@ -61,8 +62,8 @@ pub(crate) struct Fetch {
     /// First byte in the file.
     pub(crate) offset: u64,
     len: usize,
-    /// Value of the file's epoch counter at a moment before it was read at which the file had no writer.
-    pub(crate) epoch: u32,
+    /// What was counted of the file at a moment before it was read at which the file had no writer.
+    pub(crate) counted: CountedChanges,
     state: Mutex<FetchState>,
     changed: Condvar,
     _room: BudgetShare,
@@ -82,8 +83,8 @@ enum FetchState {
 
 impl Fetch {
     /// Of `len` bytes, for which there is `room`.
-    pub(crate) fn new(offset: u64, len: usize, epoch: u32, room: BudgetShare) -> Self {
-        Self { offset, len, epoch, state: Mutex::new(FetchState::Waiting), changed: Condvar::new(), _room: room }
+    pub(crate) fn new(offset: u64, len: usize, counted: CountedChanges, room: BudgetShare) -> Self {
+        Self { offset, len, counted, state: Mutex::new(FetchState::Waiting), changed: Condvar::new(), _room: room }
     }
 
     /// The byte behind it.

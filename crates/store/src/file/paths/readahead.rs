@@ -1,9 +1,9 @@
 //! `readahead`: what a program reads next is fetched from the servers before it asks.
 //!
 //! What is fetched is a copy, and no request must see an old one. So a stretch is fetched only while no process is registered
-//! as a writer of the file, which a move of a file without writers is not, and it counts only as long as the file's epoch counter
-//! has the value that it had before that was found out: a writer of a file with this optimisation counts it up once it is
-//! registered, before it changes a byte, and so do moves and changes of size. The head that an inode keeps has writers that
+//! as a writer of the file, which a move of a file without writers is not, and it counts only as long as the counter of changes of the
+//! file's bytes has the value that it had before that was found out: a writer of a file with this optimisation counts it up once it is
+//! registered, before it changes a byte, and so do changes of size, but not moves. The head that an inode keeps has writers that
 //! register elsewhere: it is never fetched. The end of the file is never told from a copy either.
 //!
 //! What an open does not read one piece after the other, all opens of the file in this process may: each of the programs of a job
@@ -32,6 +32,8 @@ const MOST_BYTES: u64 = 1 << 30;
 const PAUSE: u32 = 32;
 /// Windows behind those ahead that are kept for readers which have drifted apart.
 const WINDOWS_KEPT: u64 = 4;
+/// Bytes that are kept for them at least where they are read in order.
+const DRIFT_BYTES: u64 = 64 << 20;
 /// Most stretches of a strided reader that are fetched at once.
 const MOST_STRIDES: u64 = 16;
 /// Unknown requests in a row after which what was fetched is let go of.
@@ -69,9 +71,8 @@ impl<B: IoPath + Clone + 'static> ReadAhead<B> {
     fn plan(&self, sender: Sender, offset: u64, len: u64) -> Option<Covering> {
         let mut stream = guard(&self.stream);
         let pattern = stream.history.note(offset, len);
-        let epoch = self.inode.epoch();
-        stream.fetches.let_go_of_older(epoch);
-        if let Some(planned) = self.plan_together(sender, epoch, (offset, len), pattern == ReadPattern::Sequential) {
+        stream.fetches.let_go_of_older(|counted| self.inode.has_same_bytes(counted));
+        if let Some(planned) = self.plan_together(sender, (offset, len), pattern == ReadPattern::Sequential) {
             stream.fetches.let_go();
             return planned;
         }
@@ -101,7 +102,6 @@ impl<B: IoPath + Clone + 'static> ReadAhead<B> {
     fn plan_together(
         &self,
         sender: Sender,
-        epoch: u32,
         (offset, len): (u64, u64),
         is_in_sequence: bool,
     ) -> Option<Option<Covering>> {
@@ -111,9 +111,7 @@ impl<B: IoPath + Clone + 'static> ReadAhead<B> {
         }
         let pause = streams.pause;
         let stream = streams.note(offset, len);
-        if stream.windows.held().any(|fetch| fetch.epoch != epoch) {
-            stream.windows.fetch_again();
-        }
+        stream.windows.let_go_of_old(|fetch| !self.inode.has_same_bytes(fetch.counted));
         if !stream.windows.has_begun() {
             stream.front.last()?;
         }
@@ -139,11 +137,16 @@ impl<B: IoPath + Clone + 'static> ReadAhead<B> {
             window_bytes: self.hint.window_bytes,
             depth: u64::from(self.hint.depth),
             kept: WINDOWS_KEPT,
+            drift_bytes: DRIFT_BYTES,
         };
         let head_bytes = self.head_bytes()?;
         let had_begun = stream.windows.has_begun();
         let from = stream.front.last().map_or(offset, |(last, _)| last) + len;
-        while !stream.windows.held().next_back().is_some_and(|last| last.is_short()) {
+        while let Some(range) = stream.windows.again(offset, bounds.depth) {
+            let fetch = self.fetch(sender, range.start, range.end - range.start)?;
+            stream.windows.put_again(&range, fetch);
+        }
+        while !stream.windows.last().is_some_and(|last| last.is_short()) {
             let next = stream.windows.next(offset, from.max(head_bytes), ReadFront::FIRST * len, bounds);
             let Some(range) = next.map(|range| range.start..range.end.min(MAX_OFFSET)) else { break };
             if range.is_empty() {
@@ -229,9 +232,9 @@ impl<B: IoPath + Clone + 'static> ReadAhead<B> {
     /// Has a thread fetch `[offset, offset + len)`. `None`: the file has a writer, or there is no room or thread for it. One
     /// system call, or four while the file is moved.
     fn fetch(&self, sender: Sender, offset: u64, len: u64) -> Option<Arc<Fetch>> {
-        let epoch = self.inode.epoch_of_still_bytes().ok()??;
+        let counted = self.inode.counted_with_still_bytes().ok()??;
         let room = self.inode.store.fetched.take(len, MOST_BYTES)?;
-        let fetch = Arc::new(Fetch::new(offset, len as usize, epoch, room));
+        let fetch = Arc::new(Fetch::new(offset, len as usize, counted, room));
         let (weak, below, inode) = (Arc::downgrade(&fetch), self.below.clone(), self.inode.clone());
         let work = move || {
             // The reader has gone on without it.
@@ -265,10 +268,9 @@ impl<B: IoPath + Clone + 'static> ReadAhead<B> {
         self.is_of_now(covering)
     }
 
-    /// Whether the file's epoch counter has the value still that it had before the fetches. One load.
+    /// Whether the file has been moved at most since before the fetches. One load each.
     fn is_of_now(&self, covering: &Covering) -> bool {
-        let epoch = self.inode.epoch();
-        covering.iter().all(|fetch| fetch.epoch == epoch)
+        covering.iter().all(|fetch| self.inode.has_same_bytes(fetch.counted))
     }
 }
 

@@ -4,29 +4,68 @@
 //! fetched for all. A window is kept until its pieces were asked for, and for a while after the last of them: then it leaves. Where
 //! there is no room for the next one, it is not fetched, so that the first reader waits for the servers as if there were no
 //! windows, and the others catch up.
+//!
+//! What windows hold can become old. They stay then, with what is known of their readers, and each is fetched again when a reader comes
+//! to it that has not passed it.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 /// Requests of a stream after which a window is idle that none of them was for.
 const IDLE: u64 = 16;
-/// As many after which it is given up, though not all of it was asked for: its reader has gone, or does not want the rest.
-const GIVEN_UP: u64 = 128;
+/// As many after which it is given up where there is no room for the next one: its reader has gone, or does not want the rest. One that
+/// waits for something else meanwhile is not to lose it: what it then reads by itself takes it longer than the others need for theirs,
+/// so that it never comes up with them again.
+const GIVEN_UP: u64 = 1024;
+/// As many for one of which as much was asked for as of the last one that was given up.
+const NEARLY_ASKED: u64 = 512;
+/// The part of a window, its last, that is not waited for then, and for which it is not fetched again.
+const LAST: u64 = 8;
 
 /// One of them.
 #[derive(Debug)]
 struct KeptWindow<T> {
     range: Range<u64>,
-    /// A piece that is asked for twice counts twice.
+    /// A bit for each piece: whether it was asked for.
+    asked: Vec<u64>,
     asked_bytes: u64,
     /// The request that was for it last, by number.
     used: u64,
-    what: T,
+    /// `None`: what it held is old.
+    what: Option<T>,
 }
 
 impl<T> KeptWindow<T> {
     fn len(&self) -> u64 {
         self.range.end - self.range.start
+    }
+
+    fn left_bytes(&self) -> u64 {
+        self.len() - self.asked_bytes
+    }
+
+    /// Whether it is worth a fetch: what readers have not asked for yet costs more where each asks for it by itself.
+    fn is_awaited(&self) -> bool {
+        self.left_bytes() > self.len() / LAST
+    }
+
+    /// Notes a piece; how many bytes of it are here, and were not asked for before. `None`: it is none of this window.
+    fn note(&mut self, piece: &Range<u64>) -> Option<u64> {
+        let (begin, end) = (self.range.start.max(piece.start), self.range.end.min(piece.end));
+        if begin >= end {
+            return None;
+        }
+        // Pieces are as long as each other, and one behind the other. The first and the last may be here in part.
+        let number = (piece.end - self.range.start - 1) / (piece.end - piece.start);
+        let (word, bit) = (number as usize / 64, 1 << (number % 64));
+        if self.asked.len() <= word {
+            self.asked.resize(word + 1, 0);
+        }
+        let is_new = self.asked[word] & bit == 0;
+        self.asked[word] |= bit;
+        let new_bytes = if is_new { (end - begin).min(self.left_bytes()) } else { 0 };
+        self.asked_bytes += new_bytes;
+        Some(new_bytes)
     }
 }
 
@@ -42,6 +81,8 @@ pub(crate) struct KeptWindows<T> {
     /// Since there were none: bytes of all windows, and what was asked for of them.
     fetched_bytes: u64,
     asked_bytes: u64,
+    /// Of the last one that was given up, or of which all was asked for: how much of it was not, and its length.
+    left_of_last: (u64, u64),
 }
 
 /// How much may be fetched and kept.
@@ -53,43 +94,76 @@ pub(crate) struct WindowBounds {
     pub(crate) depth: u64,
     /// Windows behind them that are kept for the others.
     pub(crate) kept: u64,
+    /// Bytes behind them that are kept for the others, if that is more, while half of all that was fetched has been asked for: readers
+    /// at random do not get that much.
+    pub(crate) drift_bytes: u64,
 }
 
 impl WindowBounds {
-    /// Of all windows of a stream that has come to windows of `step_bytes`.
-    fn most_bytes(&self, step_bytes: u64) -> u64 {
-        step_bytes.saturating_mul(self.depth + self.kept)
+    /// Of all windows of a stream that has come to windows of `step_bytes`, and whose windows are used or not.
+    fn most_bytes(&self, step_bytes: u64, are_used: bool) -> u64 {
+        let kept_bytes = step_bytes.saturating_mul(self.kept);
+        let kept_bytes = if are_used { kept_bytes.max(self.drift_bytes) } else { kept_bytes };
+        step_bytes.saturating_mul(self.depth).saturating_add(kept_bytes)
     }
 }
 
 impl<T> Default for KeptWindows<T> {
     fn default() -> Self {
-        Self { list: VecDeque::new(), requests: 0, step_bytes: 0, next: 0, fetched_bytes: 0, asked_bytes: 0 }
+        Self {
+            list: VecDeque::new(),
+            requests: 0,
+            step_bytes: 0,
+            next: 0,
+            fetched_bytes: 0,
+            asked_bytes: 0,
+            left_of_last: (0, 1),
+        }
     }
 }
 
 impl<T> KeptWindows<T> {
-    /// Whether there are some, or there were and they are fetched again.
+    /// Whether there are some.
     pub(crate) fn has_begun(&self) -> bool {
         self.step_bytes > 0
     }
 
     /// What the windows hold, in order.
     pub(crate) fn held(&self) -> impl DoubleEndedIterator<Item = &T> + Clone {
-        self.list.iter().map(|window| &window.what)
+        self.list.iter().filter_map(|window| window.what.as_ref())
+    }
+
+    /// What the last one holds.
+    pub(crate) fn last(&self) -> Option<&T> {
+        self.list.back()?.what.as_ref()
     }
 
     /// Lets go of all of them.
     pub(crate) fn let_go(&mut self) {
         self.list.clear();
         (self.step_bytes, self.fetched_bytes, self.asked_bytes) = (0, 0, 0);
+        self.left_of_last = (0, 1);
     }
 
-    /// Lets go of what they hold, which is fetched again from the first one on.
-    pub(crate) fn fetch_again(&mut self) {
-        self.next = self.list.front().map_or(self.next, |first| first.range.start);
-        self.list.clear();
-        (self.fetched_bytes, self.asked_bytes) = (0, 0);
+    /// Lets go of what they hold where that `is_old`. O(windows).
+    pub(crate) fn let_go_of_old(&mut self, is_old: impl Fn(&T) -> bool) {
+        for window in &mut self.list {
+            window.what.take_if(|what| is_old(what));
+        }
+    }
+
+    /// The next window that holds nothing any more and is to be fetched again for a reader at `offset`: the one that it is in, or one of
+    /// `depth` behind that. O(windows).
+    pub(crate) fn again(&self, offset: u64, depth: u64) -> Option<Range<u64>> {
+        let here = self.list.iter().filter(|window| window.range.end > offset).take(1 + depth as usize);
+        here.filter(|window| window.what.is_none() && window.is_awaited()).map(|window| window.range.clone()).next()
+    }
+
+    /// Puts into a window what was fetched again for it. O(windows).
+    pub(crate) fn put_again(&mut self, range: &Range<u64>, what: T) {
+        if let Some(window) = self.list.iter_mut().find(|window| window.range == *range) {
+            window.what = Some(what);
+        }
     }
 
     /// Whether a request is for what the windows hold, or for what is so near behind it that the next ones will hold it.
@@ -98,17 +172,20 @@ impl<T> KeptWindows<T> {
         (first.range.start..last.range.end.saturating_add(self.step_bytes)).contains(&offset)
     }
 
-    /// Notes a request of the stream. O(windows).
-    pub(crate) fn note(&mut self, request: Range<u64>) {
-        self.requests += 1;
+    /// Notes a request of the stream, which is for one piece. A piece that was asked for before counts for nothing: it may be of others
+    /// that read at random where the windows are. O(windows).
+    pub(crate) fn note(&mut self, piece: Range<u64>) {
+        let (mut is_here, mut is_new) = (false, false);
         for window in &mut self.list {
-            let (begin, end) = (window.range.start.max(request.start), window.range.end.min(request.end));
-            if begin < end {
-                window.asked_bytes += end - begin;
-                self.asked_bytes += end - begin;
-                window.used = self.requests;
+            let Some(new_bytes) = window.note(&piece) else { continue };
+            is_here = true;
+            if new_bytes > 0 {
+                is_new = true;
+                self.asked_bytes += new_bytes;
+                window.used = self.requests + 1;
             }
         }
+        self.requests += u64::from(is_new || !is_here);
     }
 
     /// The window that is to be fetched now that a request at `offset` has come; `None`: none is. The first one begins at `from`, and has
@@ -125,10 +202,10 @@ impl<T> KeptWindows<T> {
         if ahead >= bounds.depth {
             return None;
         }
-        let is_used = 2 * self.asked_bytes >= self.fetched_bytes;
-        let step_bytes = if is_used { self.step_bytes.saturating_mul(2) } else { self.step_bytes };
+        let are_used = 2 * self.asked_bytes >= self.fetched_bytes;
+        let step_bytes = if are_used { self.step_bytes.saturating_mul(2) } else { self.step_bytes };
         let step_bytes = step_bytes.max(first_bytes.saturating_mul(2)).min(bounds.window_bytes);
-        let most_bytes = bounds.most_bytes(step_bytes) - step_bytes;
+        let most_bytes = bounds.most_bytes(step_bytes, are_used) - step_bytes;
         let had_begun = self.has_begun();
         self.make_room(most_bytes);
         if had_begun != self.has_begun() || self.kept_bytes() > most_bytes {
@@ -143,7 +220,13 @@ impl<T> KeptWindows<T> {
         self.step_bytes = range.end - range.start;
         self.fetched_bytes += self.step_bytes;
         self.next = range.end;
-        self.list.push_back(KeptWindow { range, asked_bytes: 0, used: self.requests, what });
+        self.list.push_back(KeptWindow {
+            range,
+            asked: Vec::new(),
+            asked_bytes: 0,
+            used: self.requests,
+            what: Some(what),
+        });
     }
 
     /// Bytes of all of them. O(windows).
@@ -151,19 +234,27 @@ impl<T> KeptWindows<T> {
         self.list.iter().map(KeptWindow::len).sum()
     }
 
-    /// Lets go of windows that all readers have passed, and of those that were given up where there are more than `most_bytes`. Where
-    /// less than half of one of these was asked for, the readers are in no order: all windows leave.
+    /// Lets go of windows that all readers have passed, and where there are more than `most_bytes` of those that are given up, or of
+    /// which as much was asked for as will be. Where less than half of one that is given up was asked for, the readers are in no order:
+    /// all windows leave.
     fn make_room(&mut self, most_bytes: u64) {
         while self.list.len() > 1 {
             let (first, is_full) = (&self.list[0], self.kept_bytes() > most_bytes);
-            let (idle, is_asked) = (self.requests - first.used, first.asked_bytes >= first.len());
+            let (idle, left_bytes) = (self.requests - first.used, first.left_bytes());
             let is_given_up = is_full && idle > GIVEN_UP;
-            if is_given_up && first.asked_bytes < first.len() / 2 {
+            if is_given_up && left_bytes > first.len() / 2 {
                 return self.let_go();
             }
-            let is_done = is_asked && idle > IDLE;
-            if !is_given_up && !is_done {
+            // Readers that have gone leave out as much of each.
+            let (left_of_last, last_bytes) = self.left_of_last;
+            let usual = (u128::from(left_of_last) * u128::from(first.len()) / u128::from(last_bytes)) as u64;
+            let is_nearly_done = is_full && idle > NEARLY_ASKED && left_bytes <= usual + first.len() / LAST;
+            let is_done = left_bytes == 0 && idle > IDLE;
+            if !is_given_up && !is_nearly_done && !is_done {
                 return;
+            }
+            if is_given_up || left_bytes == 0 {
+                self.left_of_last = (left_bytes, first.len());
             }
             self.list.pop_front();
         }
@@ -179,11 +270,11 @@ mod tests {
     /// In pieces.
     const WINDOW: u64 = 64;
     const IN_ORDER: u64 = 4 * WINDOW;
-    const BOUNDS: WindowBounds = WindowBounds { window_bytes: WINDOW * LEN, depth: 2, kept: 4 };
+    const BOUNDS: WindowBounds = WindowBounds { window_bytes: WINDOW * LEN, depth: 2, kept: 4, drift_bytes: 0 };
 
     /// Windows, and what readers have cost the servers.
-    #[derive(Default)]
     struct Trial {
+        bounds: WindowBounds,
         windows: KeptWindows<Range<u64>>,
         fetched_bytes: u64,
         /// Requests for which nothing was there.
@@ -191,19 +282,29 @@ mod tests {
         requests: u64,
     }
 
+    impl Default for Trial {
+        fn default() -> Self {
+            Self { bounds: BOUNDS, windows: KeptWindows::default(), fetched_bytes: 0, missed: 0, requests: 0 }
+        }
+    }
+
     impl Trial {
         fn read(&mut self, piece: u64) {
             let (offset, end) = (piece * LEN, (piece + 1) * LEN);
             self.requests += 1;
             self.windows.note(offset..end);
-            while let Some(range) = self.windows.next(offset, offset, 16 * LEN, BOUNDS) {
+            while let Some(range) = self.windows.again(offset, self.bounds.depth) {
+                self.fetched_bytes += range.end - range.start;
+                self.windows.put_again(&range, range.clone());
+            }
+            while let Some(range) = self.windows.next(offset, end, 16 * LEN, self.bounds) {
                 self.fetched_bytes += range.end - range.start;
                 self.windows.push(range.clone(), range);
             }
             let held: Vec<_> = self.windows.held().cloned().collect();
             assert!(held.windows(2).all(|pair| pair[0].end == pair[1].start), "{held:?} has a gap");
             let kept_bytes: u64 = held.iter().map(|range| range.end - range.start).sum();
-            assert!(kept_bytes <= BOUNDS.most_bytes(WINDOW * LEN), "{kept_bytes} bytes are kept");
+            assert!(kept_bytes <= self.bounds.most_bytes(WINDOW * LEN, true), "{kept_bytes} bytes are kept");
             self.missed += u64::from(!held.iter().any(|range| range.start <= offset && end <= range.end));
             assert!(held.is_empty() || self.missed > 0 || self.windows.reach(offset));
         }
@@ -240,7 +341,7 @@ mod tests {
         // One reader of two goes on.
         (0..2 * WINDOW).for_each(|number| trial.read(IN_ORDER + 2 * number));
         let first = trial.windows.held().next().unwrap();
-        assert!(first.contains(&(IN_ORDER * LEN)), "{first:?}: the other one has not come yet");
+        assert!(first.contains(&((IN_ORDER + 1) * LEN)), "{first:?}: the other one has not come yet");
         assert!(trial.missed <= 1, "{} requests were not served", trial.missed);
         let fetched_bytes = trial.fetched_bytes;
         (0..2 * WINDOW).for_each(|number| trial.read(IN_ORDER + 2 * number + 1));
@@ -249,14 +350,54 @@ mod tests {
     }
 
     #[test]
+    fn readers_in_order_may_drift_farther_apart_than_the_windows_that_others_have() {
+        let bounds = WindowBounds { drift_bytes: 10 * WINDOW * LEN, ..BOUNDS };
+        let mut trial = Trial { bounds, ..Trial::default() };
+        (0..IN_ORDER).for_each(|piece| trial.read(piece));
+        let (ahead, end) = (8 * WINDOW, 20 * WINDOW);
+        // Half of them are that far ahead of the others.
+        (0..ahead / 2).for_each(|number| trial.read(IN_ORDER + 2 * number));
+        for number in 0..end / 2 {
+            trial.read(IN_ORDER + 2 * number + 1);
+            trial.read(IN_ORDER + ahead + 2 * number);
+        }
+        assert!(trial.missed <= 1, "{} requests were not served", trial.missed);
+        assert!(trial.fetched_bytes <= (IN_ORDER + ahead + end + 4 * WINDOW) * LEN, "{} bytes", trial.fetched_bytes);
+    }
+
+    #[test]
+    fn readers_that_have_gone_are_waited_for_once() {
+        let mut trial = Trial::default();
+        (0..IN_ORDER).for_each(|piece| trial.read(piece));
+        // One of four has gone.
+        let others = (IN_ORDER..IN_ORDER + 40 * WINDOW).filter(|piece| piece % 4 > 0);
+        others.for_each(|piece| trial.read(piece));
+        let missed = GIVEN_UP + 2 * BOUNDS.kept * WINDOW;
+        assert!((1..missed).contains(&trial.missed), "{} requests were not served", trial.missed);
+    }
+
+    #[test]
+    fn what_is_asked_for_again_makes_no_window_idle() {
+        let mut trial = Trial::default();
+        (0..IN_ORDER).for_each(|piece| trial.read(piece));
+        // One reader of two goes on until there is no room.
+        (0..3 * WINDOW).for_each(|number| trial.read(IN_ORDER + 2 * number));
+        // Others read what is there at random.
+        (0..8 * GIVEN_UP).for_each(|number| trial.read(IN_ORDER + 2 * (number % WINDOW)));
+        let missed = trial.missed;
+        (0..WINDOW / 2).for_each(|number| trial.read(IN_ORDER + 2 * number + 1));
+        assert_eq!(trial.missed, missed, "the other one finds what was fetched for it");
+    }
+
+    #[test]
     fn what_is_let_go_of_is_fetched_again_for_all_readers() {
         let mut trial = Trial::default();
         (0..IN_ORDER).for_each(|piece| trial.read(piece));
         (0..WINDOW).for_each(|number| trial.read(IN_ORDER + 2 * number));
         let first = trial.windows.held().next().unwrap().clone();
-        trial.windows.fetch_again();
+        trial.windows.let_go_of_old(|_| true);
         assert!(trial.windows.has_begun() && trial.windows.held().next().is_none());
-        trial.read(IN_ORDER + 2 * WINDOW);
+        trial.read(IN_ORDER + 1);
         assert_eq!(trial.windows.held().next().unwrap().start, first.start);
         let missed = trial.missed;
         (0..WINDOW).for_each(|number| trial.read(IN_ORDER + 2 * number + 1));
@@ -294,7 +435,7 @@ mod tests {
                 }
                 trial.read(piece);
             }
-            let each_bytes = BOUNDS.most_bytes(WINDOW * LEN);
+            let each_bytes = BOUNDS.most_bytes(WINDOW * LEN, true);
             let most_bytes = 2 * trial.requests * LEN + (trial.requests / GIVEN_UP + 1) * each_bytes;
             prop_assert!(trial.fetched_bytes <= most_bytes, "{} of {most_bytes} bytes", trial.fetched_bytes);
         }
