@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{TestPool, layout, pattern};
+use common::{TestPool, hint, layout, pattern};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::ReadWriteFlags;
 use std::io::{IoSlice, IoSliceMut};
@@ -10,8 +10,6 @@ use std::os::fd::AsRawFd as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use stripewise_optimisation::OptimisationSetting;
-use stripewise_store::handle::Optimisations;
 use stripewise_store::{File, Files};
 
 /// The kernel drops written pages when their writing has ended, in the background.
@@ -71,15 +69,6 @@ fn comes_to(pool: &TestPool, pages: u64) -> bool {
         std::thread::sleep(Duration::from_millis(10));
     }
     true
-}
-
-fn hint(files: &Files, settings: &[&str]) {
-    let mut optimisations = Optimisations::default();
-    for setting in settings {
-        let (index, parameters) = OptimisationSetting::parse(setting).unwrap().pack();
-        optimisations.enable(index, parameters).unwrap();
-    }
-    files.store().change_hints(Path::new("."), |hints| hints.set(None, optimisations)).unwrap();
 }
 
 fn open(files: &Arc<Files>, name: &str, flags: OFlags) -> File {

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{TestPool, layout, pattern};
+use common::{TestPool, hint, layout, pattern};
 use proptest::prelude::*;
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use std::io::{IoSlice, IoSliceMut};
@@ -13,20 +13,10 @@ use std::time::{Duration, Instant};
 use stripewise_control::{Door, FileId, Observer, Request, Served};
 use stripewise_layout::Layout;
 use stripewise_optimisation::OptimisationSetting;
-use stripewise_store::handle::Optimisations;
 use stripewise_store::{Error, File, Files, OpenInode, PlaneOptions};
 
 /// What does not happen within this time does not happen.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-fn hint(files: &Files, settings: &[&str]) {
-    let mut optimisations = Optimisations::default();
-    for setting in settings {
-        let (index, parameters) = OptimisationSetting::parse(setting).unwrap().pack();
-        optimisations.enable(index, parameters).unwrap();
-    }
-    files.store().change_hints(Path::new("."), |hints| hints.set(None, optimisations)).unwrap();
-}
 
 fn setting(text: &str) -> OptimisationSetting {
     OptimisationSetting::parse(text).unwrap()

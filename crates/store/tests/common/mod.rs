@@ -10,9 +10,10 @@ use std::process::Command;
 use std::sync::Arc;
 use stripewise_control::{Action, Request, Sender, Way};
 use stripewise_layout::{Layout, ServerId, Stripe};
+use stripewise_optimisation::OptimisationSetting;
 use stripewise_store::handle::Optimisations;
 use stripewise_store::pool::{PoolSpec, TierSpec};
-use stripewise_store::{Inode, Pool, Store};
+use stripewise_store::{Files, Inode, Pool, Store};
 
 pub struct TestPool {
     pub directory: tempfile::TempDir,
@@ -71,6 +72,16 @@ fn kind() -> Option<String> {
 fn full_name(name: &str) -> String {
     let within: Vec<_> = module_path!().split("::").skip(1).filter(|module| *module != "common").collect();
     [&within[..], &[name]].concat().join("::")
+}
+
+/// Hints the root of the tree.
+pub fn hint(files: &Files, settings: &[&str]) {
+    let mut optimisations = Optimisations::default();
+    for setting in settings {
+        let (index, parameters) = OptimisationSetting::parse(setting).unwrap().pack();
+        optimisations.enable(index, parameters).unwrap();
+    }
+    files.store().change_hints(Path::new("."), |hints| hints.set(None, optimisations)).unwrap();
 }
 
 /// A request of this process, for what takes one.
