@@ -747,6 +747,7 @@ class PathTaken(TypedDict):
     cached: bool
     """Whether kernels keep what is read of it, as long as the file has no writer."""
     rank: int
+    direct_least_bytes: int | None
     """How far behind its requests are served while an orchestrator is at work; 0: with all others."""
     rule: str | None
     """The pattern of the rule that names the layout of a new file of its path."""
