@@ -43,7 +43,8 @@ fn each_has_a_place_of_its_own_in_a_handle() {
 #[test]
 fn what_is_wrong_is_named() {
     let failed = |text: &str| OptimisationSetting::parse(text).unwrap_err().to_string();
-    let known = "write one of small=SIZE, readahead=WINDOW:DEPTH, writebehind=SIZE:DELAY, cached=MOST, class=RANK";
+    let known = "write one of small=SIZE, readahead=WINDOW:DEPTH, writebehind=SIZE:DELAY, cached=MOST, class=RANK, \
+                 direct=LEAST";
     assert_eq!(failed("smal=64K"), format!("there is no optimisation 'smal': {known}"));
     for wrong in ["1K", "6K", "2G"] {
         let said = format!("small: size={wrong}iB: it must be 4KiB to 1GiB, a multiple of 4KiB");
