@@ -29,7 +29,8 @@ use crate::unmount::detach_dead;
 /// How often a remount that is refused as busy is tried again.
 const REMOUNT_TRIES: usize = 100;
 const REMOUNT_PAUSE: Duration = Duration::from_millis(20);
-/// How long a mount may take to be served by all threads, and to ask itself, until it is said to be there: milliseconds.
+/// How long is waited at most until all threads serve a mount, and it has asked itself: that takes milliseconds, but for programs that
+/// keep the threads waiting.
 const MOST_OF_BEGIN: Duration = Duration::from_secs(1);
 /// Set by tests: with `1` requests travel by the device where they would by `io_uring`, and with `0` the mount fails where they
 /// would travel by the device.

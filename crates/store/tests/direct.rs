@@ -50,6 +50,13 @@ fn is_testable(directory: &Path) -> bool {
     is_testable
 }
 
+/// A pool in which what is cached shows what requests leave; `None` where no request can leave nothing.
+fn testable() -> Option<(TestPool, Arc<Files>)> {
+    let pool = TestPool::new(3);
+    let files = Files::open(pool.pool.clone()).unwrap();
+    is_testable(pool.directory.path()).then_some((pool, files))
+}
+
 /// Pages of the datafiles of all servers that are cached.
 fn cached(pool: &TestPool) -> u64 {
     let files = (0..pool.pool.servers.len()).flat_map(|server| {
@@ -95,11 +102,7 @@ fn write(files: &Arc<Files>, name: &str, bytes: &[u8], request_bytes: usize) {
 
 #[test]
 fn large_requests_leave_no_page() {
-    let pool = TestPool::new(3);
-    if !is_testable(pool.directory.path()) {
-        return;
-    }
-    let files = Files::open(pool.pool.clone()).unwrap();
+    let Some((pool, files)) = testable() else { return };
     hint(&files, &["direct=512K"]);
     let bytes = pattern(SIZE, 3);
     write(&files, "f", &bytes, 1 << 20);
@@ -115,11 +118,7 @@ fn large_requests_leave_no_page() {
 /// Requests that begin and end anywhere, one over the other: the bytes are those of the last, in the file and on the disk.
 #[test]
 fn requests_are_where_they_are_written() {
-    let pool = TestPool::new(3);
-    if !is_testable(pool.directory.path()) {
-        return;
-    }
-    let files = Files::open(pool.pool.clone()).unwrap();
+    let Some((pool, files)) = testable() else { return };
     hint(&files, &["direct=4K"]);
     let mut bytes = pattern(SIZE - 4321, 4);
     write(&files, "f", &bytes, (1 << 20) - 12);
@@ -140,11 +139,7 @@ fn requests_are_where_they_are_written() {
 
 #[test]
 fn what_is_fetched_ahead_and_gathered_leaves_no_page_either() {
-    let pool = TestPool::new(3);
-    if !is_testable(pool.directory.path()) {
-        return;
-    }
-    let files = Files::open(pool.pool.clone()).unwrap();
+    let Some((pool, files)) = testable() else { return };
     hint(&files, &["direct=512K", "readahead=1M", "writebehind=1M"]);
     let bytes = pattern(SIZE, 5);
     write(&files, "f", &bytes, 16 << 10);
@@ -160,11 +155,7 @@ fn what_is_fetched_ahead_and_gathered_leaves_no_page_either() {
 
 #[test]
 fn files_without_the_hint_keep_their_pages_and_a_moved_file_keeps_the_hint() {
-    let pool = TestPool::new(3);
-    if !is_testable(pool.directory.path()) {
-        return;
-    }
-    let files = Files::open(pool.pool.clone()).unwrap();
+    let Some((pool, files)) = testable() else { return };
     let bytes = pattern(SIZE, 9);
     write(&files, "without", &bytes, 1 << 20);
     assert!(cached(&pool) >= (SIZE / 4096) as u64, "{} pages", cached(&pool));

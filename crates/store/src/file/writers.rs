@@ -240,8 +240,8 @@ impl Inode {
         Ok(if self.may_be_written()? { None } else { Some(epoch) })
     }
 
-    /// What is counted at a moment as that of [`Inode::epoch_without_writers`], but a move of a file without writers, which leaves its bytes as they are, is none. One system
-    /// call, or four of a file that has a writer or is moved.
+    /// What is counted at a moment as that of [`Inode::epoch_without_writers`], where a move of a file without writers is no writer: it
+    /// leaves the bytes as they are. One system call, or four of a file that has a writer or is moved.
     pub(crate) fn counted_with_still_bytes(&self) -> Result<Option<CountedChanges>> {
         let counted = self.counted();
         if !self.may_be_written()? {
