@@ -5,7 +5,7 @@ use rustix::fs::StatVfsMountFlags;
 use std::fs::File;
 use std::path::Path;
 
-/// New files leave out a server with less room than this part of its file system, and planners leave it free …
+/// New files leave out a server with less room than this part of what users can have of its file system, and planners leave it free …
 const RESERVED_PART: u64 = 100;
 /// … or, where that is more, this many bytes and stripes of the default width, which is a file's share …
 const RESERVED_BYTES: u64 = 16 << 20;
@@ -58,14 +58,42 @@ impl Room {
         Ok(Self::of(File::open(path)?.as_fd())?)
     }
 
+    /// Bytes that are used or that an ordinary user can still write: what a file system keeps for root or for itself is no room of its
+    /// users, and may be most of it. 0 where it does not say.
+    pub fn usable_bytes(&self) -> u64 {
+        let used_bytes = self.total_bytes.saturating_sub(self.free_bytes);
+        self.total_bytes.min(used_bytes.saturating_add(self.available_bytes))
+    }
+
     /// Bytes that new files and plans leave free on it, in a pool whose default width is `width_bytes`.
     pub fn reserve_bytes(&self, width_bytes: u64) -> u64 {
         let share = RESERVED_BYTES.max(width_bytes.saturating_mul(RESERVED_STRIPES));
-        (self.total_bytes / RESERVED_PART).max(share.min(self.total_bytes / MOST_RESERVED_PART))
+        let usable_bytes = self.usable_bytes();
+        (usable_bytes / RESERVED_PART).max(share.min(usable_bytes / MOST_RESERVED_PART))
     }
 
     /// Bytes that can still be written before only the reserve is left.
     pub fn spare_bytes(&self, width_bytes: u64) -> u64 {
         self.available_bytes.saturating_sub(self.reserve_bytes(width_bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn room(total_bytes: u64, free_bytes: u64, available_bytes: u64) -> Room {
+        Room { device: 1, total_bytes, free_bytes, available_bytes, is_read_only: false, has_no_inode: false }
+    }
+
+    #[test]
+    fn what_a_file_system_keeps_for_root_counts_as_no_room_of_its_users() {
+        const GIB: u64 = 1 << 30;
+        let kept = room(252 * GIB, 175 * GIB, 15 * GIB);
+        assert_eq!(kept.usable_bytes(), 92 * GIB);
+        assert_eq!(kept.reserve_bytes(64 << 10), room(92 * GIB, 15 * GIB, 15 * GIB).reserve_bytes(64 << 10));
+        assert!(kept.spare_bytes(64 << 10) > 14 * GIB);
+        assert_eq!(room(0, u64::MAX, u64::MAX).usable_bytes(), 0, "it does not say");
+        assert_eq!(room(100 * GIB, 0, 0).usable_bytes(), 100 * GIB);
     }
 }

@@ -29,6 +29,8 @@ pub(crate) const PERIOD_NS: u64 = 1_000_000_000;
 const MOST_IDLE: u64 = 64;
 /// The tier's space is short where this many more periods like the last one fill it.
 const PERIODS_LEFT: u64 = 8;
+/// Unused bytes that are enough for small files on a tier of any size.
+const PLENTY_BYTES: u64 = 4 << 30;
 /// Greatest count of a period; more was written by something else.
 const MOST_COUNT: u64 = 1 << 50;
 
@@ -101,8 +103,8 @@ pub(crate) struct MetaTierNow {
     pub(crate) now_ns: u64,
     /// Seconds of the epoch.
     pub(crate) time_s: f64,
-    /// Bytes of its file system; 0 where it does not say.
-    pub(crate) total_bytes: u64,
+    /// Bytes that its users have and can have; 0 where it does not say.
+    pub(crate) usable_bytes: u64,
     /// Bytes that can be written before only the reserve is left.
     pub(crate) spare_bytes: u64,
 }
@@ -321,9 +323,13 @@ impl MetaLoad {
     }
 }
 
-/// The share of the tier's space that is unused, its reserve left out.
+/// The share of the tier's space that is unused, its reserve left out; all of it where that is plenty for small files, however large
+/// the tier is.
 fn unused(now: &MetaTierNow) -> f64 {
-    if now.total_bytes == 0 { 1.0 } else { now.spare_bytes as f64 / now.total_bytes as f64 }
+    if now.usable_bytes == 0 || now.spare_bytes >= PLENTY_BYTES {
+        return 1.0;
+    }
+    now.spare_bytes as f64 / now.usable_bytes as f64
 }
 
 /// What is predicted of the next period, and the threshold for it.
@@ -437,7 +443,7 @@ mod tests {
     /// The end of period number `period`.
     fn end(load: &MetaLoad, period: u64, spare_bytes: u64, is_known: bool) -> f64 {
         let now_ns = period * PERIOD_NS;
-        let now = MetaTierNow { now_ns, time_s: 1e9 + period as f64, total_bytes: 1000 * MIB, spare_bytes };
+        let now = MetaTierNow { now_ns, time_s: 1e9 + period as f64, usable_bytes: 1000 * MIB, spare_bytes };
         load.end_period(&now, &prices(is_known));
         load.share(now_ns)
     }
@@ -455,6 +461,15 @@ mod tests {
         (counts[READS], counts[WRITES]) = (60, 40);
         let busy_s = |at_once| MetaPrices { at_once, ..prices(true) }.busy_s(&counts);
         assert!((busy_s(1) - 1.0).abs() < 1e-9 && (busy_s(4) - 0.25).abs() < 1e-9);
+    }
+
+    #[test]
+    fn space_is_short_by_its_share_of_what_users_can_have_unless_it_is_plenty() {
+        let of = |usable_bytes, spare_bytes| unused(&MetaTierNow { now_ns: 0, time_s: 0.0, usable_bytes, spare_bytes });
+        let short = ThresholdRules::default().least_unused;
+        assert!(of(1000 * MIB, 49 * MIB) < short && of(1000 * MIB, 51 * MIB) >= short);
+        assert!(of(1000 * PLENTY_BYTES, PLENTY_BYTES) >= short && of(1000 * PLENTY_BYTES, PLENTY_BYTES - 1) < short);
+        assert!(of(0, 0) >= short, "a tier that does not say has enough");
     }
 
     #[test]
@@ -537,7 +552,7 @@ mod tests {
                 let now_ns = now + period * PERIOD_NS;
                 let share = load.share(now_ns);
                 prop_assert!(ThresholdRules::default().is_share(share));
-                let now = MetaTierNow { now_ns, time_s: 1.0, total_bytes: 0, spare_bytes: u64::MAX };
+                let now = MetaTierNow { now_ns, time_s: 1.0, usable_bytes: 0, spare_bytes: u64::MAX };
                 prop_assert!(period > 0 || load.is_over(now_ns) || word(&load.page[0], NEXT_NS) - now_ns <= PERIOD_NS);
                 load.end_period(&now, &prices(true));
                 prop_assert!(ThresholdRules::default().is_share(load.share(now_ns)));

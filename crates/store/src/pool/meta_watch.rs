@@ -77,10 +77,10 @@ impl MetaWatch {
             return;
         }
         // A tier that does not say has no room.
-        let (total_bytes, spare_bytes) =
-            room().map_or((1, 0), |room| (room.total_bytes, room.spare_bytes(self.width_bytes)));
+        let (usable_bytes, spare_bytes) =
+            room().map_or((1, 0), |room| (room.usable_bytes(), room.spare_bytes(self.width_bytes)));
         let time_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
-        load.end_period(&MetaTierNow { now_ns, time_s, total_bytes, spare_bytes }, &self.prices);
+        load.end_period(&MetaTierNow { now_ns, time_s, usable_bytes, spare_bytes }, &self.prices);
     }
 
     /// [`MetaWatch::look`], where none was taken of late, as the tier has served nothing.
