@@ -4,6 +4,7 @@ use crate::lock;
 use shuttle::sync::{Condvar, Mutex};
 use shuttle::thread;
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 use stripewise_mount::parts::Workers;
 
 const THREADS: usize = 4;
@@ -50,7 +51,7 @@ fn serves(kernel: &Kernel, workers: &Arc<Workers>, round_ends: impl Fn(usize) ->
         let all = round_ends(number);
         kernel.wait(|state| state.taken >= all);
         kernel.change(|state| state.answered += 1);
-        workers.rest();
+        workers.rest(Duration::ZERO);
     }
 }
 
@@ -69,7 +70,7 @@ pub fn requests_that_wait_for_one_another() {
             (number < end).then_some(end)
         })
     };
-    let (kernel, workers) = (Arc::<Kernel>::default(), Arc::<Workers>::default());
+    let (kernel, workers) = (Arc::<Kernel>::default(), Arc::new(Workers::new(2)));
     let threads: Vec<_> = (0..THREADS)
         .map(|_| {
             let (kernel, workers) = (kernel.clone(), workers.clone());

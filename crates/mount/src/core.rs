@@ -69,6 +69,7 @@ impl Core {
     pub fn new(store: Arc<Store>, options: &MountOptions) -> Result<Core, MountError> {
         let is_root = rustix::process::geteuid().is_root();
         let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let room = InodeRoom::new(descriptors);
         let owner = rustix::process::geteuid().as_raw();
         let (opens, nodes) = (Shares::new(room.for_opens(), owner), Shares::new(room.most(), owner));
@@ -99,7 +100,7 @@ impl Core {
             notifier: OnceLock::new(),
             travel: OnceLock::new(),
             linger: Linger::default(),
-            workers: Arc::default(),
+            workers: Arc::new(Workers::new(processors)),
         })
     }
 

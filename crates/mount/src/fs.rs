@@ -223,7 +223,7 @@ impl FuseServer for PoolFs {
 
     fn rests(&self, began: Instant) {
         let service = began.elapsed();
-        self.core.workers.rest();
+        self.core.workers.rest(service);
         self.core.linger.linger(began, service);
     }
 

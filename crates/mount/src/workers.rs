@@ -3,21 +3,46 @@
 //! The kernel gives requests to waiting threads in turn. With dozens of them, each request of a single program would
 //! find another thread, whose buffers have long left the processor's caches. So only one more
 //! thread waits than there is work for; the others are parked until all are busy.
+//!
+//! Where several programs ask at once and requests never wait for a disk, a thread that is woken for each request only takes the
+//! processor from one that would have read the next request without a wait. So as many threads as there are processors serve then,
+//! and requests gather meanwhile. Which of the two holds is measured: [`Workers::rest`] has the time that requests waited.
+//!
+//! A request may also wait for another one that no thread has read yet. While requests gather a parked thread watches: it looks each
+//! millisecond whether the threads that serve are stuck, and serves then itself.
 
 use std::cell::RefCell;
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use crate::lock;
-use crate::sync::{Condvar, Mutex, thread_local};
+use crate::sync::{Condvar, Mutex, MutexGuard, thread_local, wait_for, waits};
 
 /// Threads that wait for requests; a further one that has nothing to do is parked.
 const WAITING: usize = 2;
+/// From one look of the thread that watches to the next.
+const LOOK: Duration = Duration::from_millis(1);
+/// A thread that is at its request at so many looks, one after the other, is stuck.
+const STUCK_LOOKS: u64 = 2;
+/// A thread watches no more after so many looks at which, and since which, a thread has always waited.
+const CALM_LOOKS: u32 = 50;
+/// Each so many requests of a thread are asked for whether they waited, which takes two system calls.
+const SAMPLED: u32 = 16;
+/// Requests gather while those that are sampled wait less than this in the mean: a fast SSD takes four times as long.
+const GATHER_BELOW_NS: f64 = 20e3;
+/// A sampled request counts as no more, so that a few hundred requests later the disks can be forgotten.
+const MOST_WAIT_NS: f64 = 1e6;
+/// Weight of a sampled request in the mean.
+const WEIGHT: f64 = 1.0 / 16.0;
 
 /// The threads of a mount that have served a request.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Workers {
     state: Mutex<State>,
+    /// A parked thread is called or has to watch, or the mount has ended.
     needed: Condvar,
+    /// So many threads serve and wait while requests gather.
+    few: usize,
 }
 
 #[derive(Debug, Default)]
@@ -26,8 +51,31 @@ struct State {
     parked: usize,
     /// Parked threads that were called and have not come yet.
     called: usize,
+    /// What each thread does, by its number.
+    threads: Vec<Does>,
+    serving: usize,
+    /// Threads that serve for longer than a look takes.
+    stuck: usize,
+    looks: u64,
+    /// No thread waited at some moment since the last look.
+    is_starved: bool,
+    /// A parked thread watches.
+    is_watched: bool,
+    /// How long a request waited, in the mean.
+    waits_ns: f64,
     /// The mount has ended: no thread parks any more.
     ended: bool,
+}
+
+/// What a thread does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Does {
+    /// It waits, or is parked.
+    Rests,
+    /// It serves a request since that look.
+    Serves(u64),
+    /// It serves one for longer than a look takes.
+    IsStuck,
 }
 
 thread_local! {
@@ -36,50 +84,156 @@ thread_local! {
 }
 
 /// Lives as long as its thread. A thread ends when the mount does; then those that are parked have to end too.
-struct Member(Arc<Workers>);
+struct Member {
+    workers: Arc<Workers>,
+    /// Of the thread, from 0.
+    number: usize,
+    requests: u32,
+    /// How often the thread had waited when it took this request, if that is sampled.
+    waits_before: Option<i64>,
+}
 
 impl Drop for Member {
     fn drop(&mut self) {
-        lock(&self.0.state).ended = true;
-        self.0.needed.notify_all();
+        lock(&self.workers.state).ended = true;
+        self.workers.needed.notify_all();
+    }
+}
+
+impl Member {
+    /// Of the thread that has just come.
+    fn joins(workers: &Arc<Workers>) -> Self {
+        let mut state = lock(&workers.state);
+        state.threads.push(Does::Rests);
+        let number = state.threads.len() - 1;
+        Self { workers: workers.clone(), number, requests: 0, waits_before: None }
+    }
+
+    /// Begins a request. Each 16th time a system call.
+    fn begin(&mut self) {
+        self.waits_before = self.requests.is_multiple_of(SAMPLED).then(waits);
+        self.requests = self.requests.wrapping_add(1);
+    }
+
+    /// How long a request that took `service` has waited, if that is known. Each 16th time a system call.
+    fn end(&mut self, service: Duration) -> Option<f64> {
+        let before = self.waits_before.take()?;
+        Some(if waits() == before { 0.0 } else { (service.as_nanos() as f64).min(MOST_WAIT_NS) })
+    }
+}
+
+impl State {
+    /// Threads that serve, and soon do not any more.
+    fn moving(&self) -> usize {
+        self.serving - self.stuck
+    }
+
+    fn gathers(&self) -> bool {
+        self.waits_ns < GATHER_BELOW_NS
+    }
+
+    /// Finds out which threads are stuck. Whether a thread is to come in their place. O(threads).
+    fn look(&mut self, few: usize) -> bool {
+        self.looks += 1;
+        self.is_starved = self.waiting == 0;
+        let now = self.looks;
+        for does in &mut self.threads {
+            if matches!(*does, Does::Serves(since) if since + STUCK_LOOKS <= now) {
+                *does = Does::IsStuck;
+                self.stuck += 1;
+                self.waits_ns = MOST_WAIT_NS;
+            }
+        }
+        self.waiting == 0 && (!self.gathers() || self.moving() + self.called < few)
     }
 }
 
 impl Workers {
-    /// This thread has taken a request. If no thread waits for the next one now, a parked thread is called. One short
-    /// lock.
+    /// With `processors` to serve on.
+    pub fn new(processors: usize) -> Self {
+        Self { state: Mutex::default(), needed: Condvar::new(), few: processors.max(WAITING) }
+    }
+
+    /// This thread has taken a request. If no thread waits for the next one now, a parked thread is called, or has to watch while
+    /// requests gather. One short lock.
     pub fn take(self: &Arc<Workers>) {
-        let joins = MEMBER.with(|member| {
+        let (number, joins) = MEMBER.with(|member| {
             let mut member = member.borrow_mut();
             let joins = member.is_none();
-            member.get_or_insert_with(|| Member(self.clone()));
-            joins
+            let member = member.get_or_insert_with(|| Member::joins(self));
+            member.begin();
+            (member.number, joins)
         });
         let mut state = lock(&self.state);
         if !joins {
             state.waiting -= 1;
         }
-        if state.waiting == 0 && state.parked > state.called {
-            state.called += 1;
-            drop(state);
-            self.needed.notify_one();
+        state.threads[number] = Does::Serves(state.looks);
+        state.serving += 1;
+        if state.waiting > 0 {
+            return;
         }
+        state.is_starved = true;
+        if state.parked <= state.called {
+            return;
+        }
+        // Where requests wait, each calls the thread for the next one, and there is nothing to watch.
+        if !state.gathers() || state.moving() + state.called < self.few {
+            state.called += 1;
+        } else if state.is_watched {
+            return;
+        }
+        drop(state);
+        self.needed.notify_one();
     }
 
-    /// This thread is about to wait for the next request; it is parked first if enough others do. Only after
-    /// [`Workers::take`]. One short lock.
-    pub fn rest(&self) {
+    /// This thread is about to wait for the next request, after one that took `service`; it is parked first if enough others do, or soon
+    /// will. Only after [`Workers::take`]. One short lock.
+    pub fn rest(&self, service: Duration) {
+        let (number, waited_ns) = MEMBER.with(|member| {
+            let mut member = member.borrow_mut();
+            let member = member.as_mut().expect("a thread that has taken a request");
+            (member.number, member.end(service))
+        });
         let mut state = lock(&self.state);
+        if let Some(waited_ns) = waited_ns {
+            state.waits_ns += (waited_ns - state.waits_ns) * WEIGHT;
+        }
+        let did = std::mem::replace(&mut state.threads[number], Does::Rests);
+        state.stuck -= usize::from(did == Does::IsStuck);
+        state.serving -= 1;
         // Only threads that have served count as waiting: others would not tell the parked ones of the mount's end.
-        if state.waiting >= WAITING && !state.ended {
-            state.parked += 1;
-            while state.called == 0 && !state.ended {
-                state = self.needed.wait(state).unwrap_or_else(PoisonError::into_inner);
-            }
-            state.parked -= 1;
-            state.called = state.called.saturating_sub(1);
+        if state.waiting >= WAITING || state.gathers() && state.waiting + state.moving() >= self.few {
+            state.is_starved |= state.waiting == 0;
+            state = self.park(state);
         }
         state.waiting += 1;
+    }
+
+    /// Waits until this thread is called, and watches if no other does and a thread has to.
+    fn park<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        state.parked += 1;
+        let mut calm = 0;
+        while state.called == 0 && !state.ended {
+            let is_to_watch = state.gathers() && (state.is_starved || calm > 0);
+            if state.is_watched || !is_to_watch {
+                state = self.needed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            state.is_watched = true;
+            let has_passed;
+            (state, has_passed) = wait_for(&self.needed, &self.state, state, LOOK);
+            state.is_watched = false;
+            if has_passed && state.called == 0 {
+                calm = if state.is_starved { 1 } else { (calm + 1) % CALM_LOOKS };
+                if state.look(self.few) {
+                    state.called += 1;
+                }
+            }
+        }
+        state.parked -= 1;
+        state.called = state.called.saturating_sub(1);
+        state
     }
 }
 
@@ -88,9 +242,9 @@ mod tests {
     use super::*;
     use std::sync::mpsc::{Receiver, Sender, channel};
 
-    /// A thread that takes a request for every `true` that it is sent, is done with it at `false`, and says so when it
-    /// waits again.
-    fn worker(workers: &Arc<Workers>) -> (Sender<bool>, Receiver<()>) {
+    /// A thread that takes a request for every `true` that it is sent, is done with it at `false`, after it has waited for that long, and
+    /// says so when it waits again.
+    fn worker(workers: &Arc<Workers>, waits: Duration) -> (Sender<bool>, Receiver<()>) {
         let (orders, received) = channel();
         let (say, said) = channel();
         let workers = workers.clone();
@@ -99,7 +253,8 @@ mod tests {
                 if take {
                     workers.take();
                 } else {
-                    workers.rest();
+                    std::thread::sleep(waits);
+                    workers.rest(waits);
                 }
                 if say.send(()).is_err() {
                     return;
@@ -125,8 +280,8 @@ mod tests {
 
     #[test]
     fn who_is_not_needed_is_parked_and_called_when_all_are_busy() {
-        let workers = Arc::new(Workers::default());
-        let threads: Vec<_> = (0..4).map(|_| worker(&workers)).collect();
+        let workers = Arc::new(Workers::new(2));
+        let threads: Vec<_> = (0..4).map(|_| worker(&workers, Duration::ZERO)).collect();
         for thread in &threads {
             order(thread, true);
             thread.1.recv().unwrap();
@@ -140,16 +295,39 @@ mod tests {
             order(thread, true);
         }
         eventually(&workers, "one is called", |state| (state.waiting, state.parked, state.called) == (1, 1, 0));
+        assert!(lock(&workers.state).looks > 0, "not before the two were seen to be stuck");
         for thread in &waiting {
             order(thread, false);
         }
         eventually(&workers, "one more is parked", |state| (state.waiting, state.parked) == (2, 2));
+        eventually(&workers, "no thread watches", |state| !state.is_watched);
+    }
+
+    #[test]
+    fn where_requests_wait_a_thread_is_called_for_each() {
+        let workers = Arc::new(Workers::new(2));
+        let threads: Vec<_> = (0..3).map(|_| worker(&workers, Duration::from_millis(1))).collect();
+        for thread in &threads {
+            order(thread, true);
+            thread.1.recv().unwrap();
+        }
+        let looks = lock(&workers.state).looks;
+        for thread in &threads {
+            order(thread, false);
+        }
+        eventually(&workers, "two wait and one is parked", |state| (state.waiting, state.parked) == (2, 1));
+        let waiting: Vec<_> = threads.iter().filter(|thread| thread.1.try_recv().is_ok()).collect();
+        for thread in &waiting {
+            order(thread, true);
+        }
+        eventually(&workers, "the third waits", |state| (state.waiting, state.parked, state.called) == (1, 0, 0));
+        assert_eq!(lock(&workers.state).looks, looks, "it was called by the second");
     }
 
     #[test]
     fn the_end_of_a_thread_lets_the_parked_ones_go() {
-        let workers = Arc::new(Workers::default());
-        let mut threads: Vec<_> = (0..5).map(|_| worker(&workers)).collect();
+        let workers = Arc::new(Workers::new(2));
+        let mut threads: Vec<_> = (0..5).map(|_| worker(&workers, Duration::ZERO)).collect();
         for take in [true, false] {
             for thread in &threads {
                 order(thread, take);
