@@ -21,7 +21,7 @@ TIER_BYTES_PER_S = 120e6
 DISK_S, DISK_BYTES_PER_S = (4e-3, 12e-3), 80e6
 ANSWER_S = 0.3e-3
 """What a request takes besides, in the mount and the kernel."""
-NAMES, MADE, OPENED, REMOVED = "rwrrrwrwr", "rwr", "rr", "wr"
+NAMES, MADE, OPENED, REMOVED = "rwrrww", "rw", "rr", "w"
 """Requests of the tier that look (r) and change (w): of four operations on names, and of a file when it is made, opened
 and removed."""
 FREE = "free bytes"

@@ -8,6 +8,7 @@ use stripewise_fuse::{Notifier, Travel};
 use stripewise_store::{Journal, Neighbours, Store};
 
 use crate::believed::Believed;
+use crate::charged::Charged;
 use crate::error::MountError;
 use crate::inode::Table;
 use crate::linger::Linger;
@@ -57,6 +58,8 @@ pub struct Core {
     travel: OnceLock<Travel>,
     /// Looks for the next request when one is answered.
     pub linger: Linger,
+    /// Which requests the metadata tier serves.
+    pub charged: Charged,
     /// Which threads wait for requests.
     pub workers: Arc<Workers>,
 }
@@ -100,6 +103,7 @@ impl Core {
             notifier: OnceLock::new(),
             travel: OnceLock::new(),
             linger: Linger::default(),
+            charged: Charged::default(),
             workers: Arc::new(Workers::new(processors)),
         })
     }

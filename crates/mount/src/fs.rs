@@ -16,7 +16,6 @@ use stripewise_fuse::{
 
 use crate::attr::{Change, birth};
 use crate::caller::Caller;
-use crate::charged::on_names;
 use crate::core::Core;
 use crate::dir::OpenDir;
 use crate::file::{NOTHING_KEPT_BACK, OpenFile};
@@ -150,13 +149,14 @@ impl FuseServer for PoolFs {
     fn serve(&self, request: &RequestHeader, call: Call<'_>, reply: Reply<'_>) {
         let ino = request.ino;
         // It waits before it does anything, so that nothing is held meanwhile.
-        let _served = match on_names(&call).map(|op| self.core.store.plane().serve_names(op, ino)).transpose() {
-            Ok(served) => served,
-            Err(error) => {
-                log::error(&error.to_string());
-                return reply.error(error.errno());
-            }
-        };
+        let _served =
+            match self.core.charged.of(&call, ino).map(|op| self.core.store.plane().serve_names(op, ino)).transpose() {
+                Ok(served) => served,
+                Err(error) => {
+                    log::error(&error.to_string());
+                    return reply.error(error.errno());
+                }
+            };
         let _answer = may_name(&call).then(|| self.core.believed.answer());
         match call {
             Call::Lookup { name } => self.lookup(request, name, reply),

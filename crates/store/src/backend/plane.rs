@@ -215,7 +215,7 @@ impl DataPlane {
     /// # Errors
     /// The queue of the emulated tier cannot be used.
     pub fn serve_names(&self, op: Op, of: u64) -> Result<ServedName<'_>> {
-        let served = ServedName { plane: self, op, of, began_ns: self.meta_watch.begin(of) };
+        let served = ServedName { plane: self, op, of, began_ns: self.meta_watch.begin_name(of) };
         if self.charges_names() {
             self.meta.backend()?;
             if let Some(device) = self.meta.device() {

@@ -172,8 +172,8 @@ impl Inode {
             if let Some(inode) = file.whole_inode() {
                 let meta = self.store.plane().server(ServerId::META)?;
                 meta.backend()?;
-                let service = meta.device().map(|device| (device, device.reserve(Op::Write, buf.len() as u64)));
                 let begin_ns = file.begin_on_meta();
+                let service = meta.device().map(|device| (device, device.reserve(Op::Write, buf.len() as u64)));
                 let done = append_to(&file, inode, request, buf, asks_where);
                 if let Some((device, ticket)) = service {
                     device.finish(ticket);

@@ -129,6 +129,12 @@ impl MetaPrices {
         Self { profile, at_once: pool.meta.at_once, names, is_known: source != ProfileSource::Preset }
     }
 
+    /// Seconds that it takes for an operation on names, in the mean of those that look and those that change; `None` where that is not known.
+    pub(crate) fn name_s(&self) -> Option<f64> {
+        let name_s = self.names.busy_s(1, 1) / 2.0;
+        (self.is_known && name_s > 0.0).then_some(name_s)
+    }
+
     /// Seconds that the tier takes for what was counted, which it serves side by side as far as it does.
     fn busy_s(&self, counts: &[u64; LINE]) -> f64 {
         let of = |op: &OpProfile, requests: u64, bytes: u64| {

@@ -6,6 +6,7 @@
 use crate::backend::emulate::now_ns;
 use crate::os::room::Room;
 use crate::pool::meta_load::{MetaLoad, MetaPrices, MetaTierNow};
+use crate::pool::names_first::NamesFirst;
 use crate::pool::pool_file::Pool;
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -20,13 +21,17 @@ pub(crate) struct MetaWatch {
     width_bytes: u64,
     prices: MetaPrices,
     load: OnceLock<Option<MetaLoad>>,
+    /// Where the tier's speed is known.
+    names_first: Option<NamesFirst>,
 }
 
 impl MetaWatch {
     /// Of a pool, which several users use directly if it is `shared`. Opens nothing yet.
     pub(crate) fn new(pool: &Pool, shared: bool) -> Self {
         let (namespace, width_bytes) = (pool.namespace.clone(), pool.default_width_bytes);
-        Self { namespace, shared, width_bytes, prices: MetaPrices::of(pool), load: OnceLock::new() }
+        let prices = MetaPrices::of(pool);
+        let names_first = prices.name_s().map(|name_s| NamesFirst::new(name_s, pool.meta.at_once));
+        Self { namespace, shared, width_bytes, prices, load: OnceLock::new(), names_first }
     }
 
     pub(crate) fn load(&self) -> Option<&MetaLoad> {
@@ -38,16 +43,31 @@ impl MetaWatch {
         self.load.get_or_init(|| opened).as_ref()
     }
 
-    /// Counts a request on bytes of the inode of a file, by its handle, or on names, that begins now; when that was, for
-    /// [`MetaWatch::end`].
+    /// Counts a request on bytes of the inode of a file, by its handle, that begins now; when that was, for [`MetaWatch::end`]. It waits
+    /// while the tier has enough to do with names.
     pub(crate) fn begin(&self, handle: u64) -> Option<u64> {
         self.load()?.begin(handle);
-        Some(now_ns())
+        let began_ns = now_ns();
+        if let Some(names_first) = &self.names_first {
+            names_first.begin_bytes(began_ns);
+        }
+        Some(began_ns)
     }
 
-    /// Counts that it was served, with the bytes of it. The tier is asked for its `room` if a period is over with it: once a second at most,
-    /// in all processes together.
+    /// Counts an operation on names that begins now; when that was, for [`MetaWatch::end_name`].
+    pub(crate) fn begin_name(&self, of: u64) -> Option<u64> {
+        self.load()?.begin(of);
+        let began_ns = now_ns();
+        if let Some(names_first) = &self.names_first {
+            names_first.begin_name(began_ns);
+        }
+        Some(began_ns)
+    }
+
+    /// Counts that a request on bytes was served, with the bytes of it. The tier is asked for its `room` if a period is over with it: once
+    /// a second at most, in all processes together.
     pub(crate) fn end(&self, handle: u64, op: Op, bytes: u64, began_ns: u64, room: impl FnOnce() -> Option<Room>) {
+        self.end_bytes();
         let Some(load) = self.load() else { return };
         if load.end(handle, op, bytes, (began_ns, now_ns())) {
             self.look(room);
@@ -56,16 +76,26 @@ impl MetaWatch {
 
     /// As [`MetaWatch::end`], of an operation on names.
     pub(crate) fn end_name(&self, of: u64, op: Op, began_ns: u64, room: impl FnOnce() -> Option<Room>) {
+        if let Some(names_first) = &self.names_first {
+            names_first.end_name();
+        }
         let Some(load) = self.load() else { return };
         if load.end_name(of, op, (began_ns, now_ns())) {
             self.look(room);
         }
     }
 
-    /// Counts that it was none, as the file has no byte there.
+    /// Counts that a request on bytes was none, as the file has no byte there.
     pub(crate) fn withdraw(&self, handle: u64) {
+        self.end_bytes();
         if let Some(load) = self.load() {
             load.withdraw(handle);
+        }
+    }
+
+    fn end_bytes(&self) {
+        if let Some(names_first) = &self.names_first {
+            names_first.end_bytes();
         }
     }
 

@@ -9,6 +9,7 @@ pub(crate) mod latencies;
 pub(crate) mod layouts;
 pub(crate) mod meta_load;
 pub(crate) mod meta_watch;
+pub(crate) mod names_first;
 pub(crate) mod namespace;
 pub mod neighbours;
 pub mod open_pool;
