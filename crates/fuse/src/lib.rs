@@ -10,6 +10,7 @@
 //! uring/         by io_uring, from Linux 6.14 on: half the system calls, on the processor that asks
 //! reply.rs       the answer that each request gets, exactly once
 //! notify.rs      what the kernel is told without having asked
+//! niceness.rs    how soon threads that serve get a processor
 //! session.rs     from the first message to the last: threads, each with a transport
 //! helper.rs      mounts for users without privilege, by fusermount3
 //! ```
@@ -21,6 +22,7 @@ mod device;
 mod helper;
 pub mod init;
 mod messages;
+mod niceness;
 mod notify;
 mod replies;
 mod reply;
@@ -32,6 +34,7 @@ pub use connection::{BackingId, FuseDevice};
 pub use device::DeviceTransport;
 pub use helper::{escaped, mount_by_helper};
 pub use messages::{AttrChange, Call, CopyRange, Malformed, RequestHeader, SetTime, write_flags};
+pub use niceness::{go_before_programs, go_beside_programs};
 pub use notify::Notifier;
 pub use replies::{DirectoryEntries, EntryReply, FileAttr, OpenReply, StatxReply, Time, open_flags};
 pub use reply::Reply;

@@ -35,7 +35,7 @@ pub trait FuseServer: Send + Sync + 'static {
     fn takes(&self) {}
 
     /// It has served the request, which it began at `began`, and waits for the next when this has returned.
-    fn rests(&self, _began: Instant) {}
+    fn rests(&self, _asker: u32, _began: Instant) {}
 
     /// The kernel gives back `lookups` references to an inode.
     fn forget(&self, ino: u64, lookups: u64);
@@ -335,7 +335,7 @@ fn serve_one(
             server.takes();
             let began = Instant::now();
             server.serve(&header, call, reply);
-            server.rests(began);
+            server.rests(header.pid, began);
         }
         Ok(call) => server.serve(&header, call, reply),
     }

@@ -9,6 +9,7 @@ use stripewise_store::{Journal, Neighbours, Store};
 
 use crate::believed::Believed;
 use crate::charged::Charged;
+use crate::crowd::Crowd;
 use crate::error::MountError;
 use crate::inode::Table;
 use crate::linger::Linger;
@@ -60,6 +61,8 @@ pub struct Core {
     pub linger: Linger,
     /// Which requests the metadata tier serves.
     pub charged: Charged,
+    /// Whether programs stand in each other's way.
+    pub crowd: Crowd,
     /// Which threads wait for requests.
     pub workers: Arc<Workers>,
 }
@@ -104,6 +107,7 @@ impl Core {
             travel: OnceLock::new(),
             linger: Linger::default(),
             charged: Charged::default(),
+            crowd: Crowd::new(processors),
             workers: Arc::new(Workers::new(processors)),
         })
     }

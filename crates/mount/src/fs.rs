@@ -221,8 +221,9 @@ impl FuseServer for PoolFs {
         self.core.workers.take();
     }
 
-    fn rests(&self, began: Instant) {
+    fn rests(&self, asker: u32, began: Instant) {
         let service = began.elapsed();
+        self.core.crowd.served(asker, began);
         self.core.workers.rest(service);
         self.core.linger.linger(began, service);
     }

@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use rustix::io::Errno;
-use rustix::process::{getpriority_process, setpriority_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::connection::FuseDevice;
+use crate::niceness::go_before_programs;
 use crate::transport::{ReplySink, Transport};
 use crate::uring::memory::{EntryMemory, ReplyRoom};
 
@@ -26,8 +26,6 @@ const PLACES_AT: usize = 24;
 const GET_EVENTS: u32 = 1 << 0;
 /// `IORING_ENTER_NO_IOWAIT`: a thread without work is none that waits for a disk.
 const NO_IO_WAIT: u32 = 1 << 7;
-/// By how much a thread that serves is less nice than the process: a tenth of a program's time counts for it.
-const LESS_NICE: i32 = 10;
 
 /// One thread's entry of the queue of one processor.
 pub struct UringTransport {
@@ -138,10 +136,8 @@ impl UringTransport {
             // Elsewhere it is slower, and as right.
             let _ = sched_setaffinity(None, &only);
         }
-        // Linux has a niceness of each thread. Only root makes it less.
-        if let Ok(nice) = getpriority_process(None) {
-            let _ = setpriority_process(None, nice - LESS_NICE);
-        }
+        // Where it may not, it serves as well.
+        let _ = go_before_programs();
     }
 
     /// Makes the entry known to the kernel, which from now on fills it by the thread that calls this. Two system calls.

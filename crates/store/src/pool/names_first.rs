@@ -38,8 +38,8 @@ pub(crate) struct NamesFirst {
 impl NamesFirst {
     /// Of a tier that takes `name_s` for an operation on names, in the mean, and serves `at_once`.
     pub(crate) fn new(name_s: f64, at_once: u32) -> Self {
-        let longest =
-            Duration::try_from_secs_f64(HELD_FOR_NAMES * name_s / f64::from(at_once)).unwrap_or(Duration::ZERO);
+        let longest_s = HELD_FOR_NAMES * name_s / f64::from(at_once);
+        let longest = Duration::try_from_secs_f64(longest_s).unwrap_or(Duration::ZERO);
         Self {
             at_once: u64::from(at_once),
             most_bytes: (u64::from(at_once) / 2).max(1),
@@ -101,7 +101,10 @@ impl NamesFirst {
             order = self.ended.wait_timeout(order, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         drop(order);
-        self.held.fetch_sub(1, Ordering::SeqCst);
+        // There may be room for one more.
+        if self.held.fetch_sub(1, Ordering::SeqCst) > 1 {
+            self.ended.notify_one();
+        }
     }
 
     /// Has one that is held look again, if there is one.
