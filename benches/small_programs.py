@@ -114,7 +114,7 @@ def _steps(directory: Path, archive: Path, origin: Path, files: int) -> dict[str
 
 
 def _all(step: str, directories: list[Path], files: int) -> float:
-    """One process for each directory, all at once: seconds that the step took each of them in the mean, from its begin."""
+    """One process for each directory, all at once: seconds that the step took each of them in the mean, once begun."""
     running = [
         subprocess.Popen([example("metadata_cost"), step, each, str(files)], stdout=subprocess.PIPE, text=True)
         for each in directories

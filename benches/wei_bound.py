@@ -1,7 +1,8 @@
 """What is to be had in `wei-fig3`: its clients, metadata tier and disks as queues, on no machine.
 
 Each client waits for its requests and thinks between rounds, as `wei_client` does. The metadata tier serves two
-requests at once, in order; each disk one. A round asks the tier for as much as the kernel asks the mount for.
+requests at once, in order, or names first as the mount does; each disk one. A round asks the tier for as much as the
+kernel asks the mount for, without a directory's attributes after a change in it, which come with the change.
 """
 
 import heapq
@@ -24,8 +25,19 @@ ANSWER_S = 0.3e-3
 NAMES, MADE, OPENED, REMOVED = "rwrrww", "rw", "rr", "w"
 """Requests of the tier that look (r) and change (w): of four operations on names, and of a file when it is made, opened
 and removed."""
+WHOLE_BYTES = (64 << 10, 16 << 10, 8 << 10, 4096)
 FREE = "free bytes"
 """A way that no system has: small files take no time of any server."""
+
+
+@dataclass(frozen=True)
+class _Way:
+    """Heads of `head_bytes`; `None`: small files take no time."""
+
+    head_bytes: int | None
+    whole: bool = False
+    """Files that are longer than the head have none."""
+    names_first: bool = False
 
 
 @dataclass
@@ -35,13 +47,21 @@ class _Station:
     servers: int
     busy: int = 0
     waiting: deque[tuple[float, Callable[[], None]]] = field(default_factory=deque)
+    bytes_busy: int = 0
+    bytes_waiting: deque[tuple[float, Callable[[], None]]] = field(default_factory=deque)
+    """Of a station at which names go first."""
+
+    def has_place_for_bytes(self) -> bool:
+        """As the store has it: a name takes two places, and bytes half of what there is at most."""
+        names = self.busy - self.bytes_busy
+        return 2 * names + self.bytes_busy < self.servers and self.bytes_busy < max(1, self.servers // 2)
 
 
 class _Run:
-    """Clients of one way for some seconds. With `whole`, files that are longer than the head have none."""
+    """Clients of one way for some seconds."""
 
-    def __init__(self, head_bytes: int | None, whole: bool, seed: int, seconds: float) -> None:
-        self.head_bytes, self.whole, self.seconds, self.now_s = head_bytes, whole, seconds, 0.0
+    def __init__(self, way: _Way, seed: int, seconds: float) -> None:
+        self.way, self.seconds, self.now_s = way, seconds, 0.0
         self.random = random.Random(seed)
         self.events: list[tuple[float, int, Callable[[], None]]] = []
         self.number = itertools.count()
@@ -59,10 +79,26 @@ class _Run:
         station.busy += 1
         self.at(self.now_s + took_s, lambda: self.served(station, then))
 
+    def serve_bytes(self, station: _Station, took_s: float, then: Callable[[], None]) -> None:
+        """As `serve`, of bytes, behind names."""
+        if station.waiting or not station.has_place_for_bytes():
+            station.bytes_waiting.append((took_s, then))
+            return
+        station.busy += 1
+        station.bytes_busy += 1
+
+        def ended() -> None:
+            station.bytes_busy -= 1
+            self.served(station, then)
+
+        self.at(self.now_s + took_s, ended)
+
     def served(self, station: _Station, then: Callable[[], None]) -> None:
         station.busy -= 1
         if station.waiting:
             self.serve(station, *station.waiting.popleft())
+        elif station.bytes_waiting and station.has_place_for_bytes():
+            self.serve_bytes(station, *station.bytes_waiting.popleft())
         then()
 
     def ask(self, requests: Sequence[tuple[str, int]], then: Callable[[], None]) -> None:
@@ -77,7 +113,8 @@ class _Run:
 
         if kind != "d":
             startup_s = self.random.uniform(*(READ_S if kind == "r" else WRITE_S))
-            self.serve(self.tier, startup_s + size / TIER_BYTES_PER_S, go_on)
+            serve = self.serve_bytes if size and self.way.names_first else self.serve
+            serve(self.tier, startup_s + size / TIER_BYTES_PER_S, go_on)
             return
         first, shares = self.random.randrange(wei.DISKS), [0] * wei.DISKS
         for stripe in range(0, size, 64 << 10):
@@ -99,12 +136,12 @@ class _Run:
         began_s = self.now_s
         size = self.random.choices(wei_client.SIZES, wei_client.WEIGHTS)[0]
         is_small = size <= wei_client.SMALL_BYTES
-        head = min(size, self.head_bytes or 0)
-        if self.whole and size > head:
+        head = min(size, self.way.head_bytes or 0)
+        if self.way.whole and size > head:
             head = 0
 
         def moved(kind: str) -> list[tuple[str, int]]:
-            if self.head_bytes is None and is_small:
+            if self.way.head_bytes is None and is_small:
                 return []
             return ([(kind, head)] if head else []) + ([("d", size - head)] if size > head else [])
 
@@ -143,21 +180,22 @@ def run(context: Context) -> Iterator[Figure | str]:
     """Nothing is timed, so each run gives the same figures."""
     seconds = 20 if context.quick else 60
     clients = wei.CLIENTS[-1]
-    ways: dict[str, tuple[int | None, bool]] = {
-        wei.INLINE: (1 << 30, False),
-        wei.FIXED: (16 << 10, False),
-        "up to 4 KiB": (4096, False),
-        **{f"whole files up to {size >> 10} KiB": (size, True) for size in (64 << 10, 16 << 10, 8 << 10, 4096)},
-        FREE: (None, False),
+    ways = {
+        wei.INLINE: _Way(1 << 30),
+        wei.FIXED: _Way(16 << 10),
+        "up to 4 KiB": _Way(4096),
+        **{f"whole files up to {size >> 10} KiB": _Way(size, whole=True) for size in WHOLE_BYTES},
+        **{f"the same up to {size >> 10} KiB, names first": _Way(size, True, True) for size in WHOLE_BYTES},
+        FREE: _Way(None),
     }
 
-    def rates(head_bytes: int | None, whole: bool) -> list[float]:
-        runs = [_Run(head_bytes, whole, seed, seconds).rates(clients) for seed in range(context.rounds(5))]
+    def rates(way: _Way) -> list[float]:
+        runs = [_Run(way, seed, seconds).rates(clients) for seed in range(context.rounds(5))]
         return [statistics.mean(rate) for rate in zip(*runs, strict=True)]
 
-    names, small = rates(0, False)
+    names, small = rates(_Way(0))
     for way, of in ways.items():
-        of_names, of_small = rates(*of)
+        of_names, of_small = rates(of)
         is_bound = way == FREE
         loss, gain = (Target(most=wei.MOST_LOSS), Target(least=wei.LEAST_GAIN)) if is_bound else (None, None)
         what = f"{clients} clients, {way}: loss of operations on names against {wei.STRIPED}"

@@ -58,7 +58,7 @@ impl Charged {
 }
 
 fn place(ino: u64) -> usize {
-    (ino ^ ino / REMEMBERED as u64) as usize % REMEMBERED
+    (ino ^ (ino / REMEMBERED as u64)) as usize % REMEMBERED
 }
 
 /// What an operation on names is to the metadata tier: one that looks is a read, one that changes something a write. `None` for

@@ -14,7 +14,7 @@ use stripewise_fuse::{go_before_programs, go_beside_programs};
 const TOLD_APART: usize = 64;
 /// Who asked no longer ago than this asks still.
 const LATELY_MS: u32 = 10;
-/// Each so many requests a thread looks whether it is crowded.
+/// Requests of a thread from one look whether it is crowded to the next.
 const LOOKS_EACH: u32 = 32;
 
 /// Who asked when.

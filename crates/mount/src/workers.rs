@@ -22,11 +22,11 @@ use crate::sync::{Condvar, Mutex, MutexGuard, thread_local, wait_for, waits};
 const WAITING: usize = 2;
 /// From one look of the thread that watches to the next.
 const LOOK: Duration = Duration::from_millis(1);
-/// A thread that is at its request at so many looks, one after the other, is stuck.
+/// Looks, one after the other, at which a thread is at the same request when it is stuck.
 const STUCK_LOOKS: u64 = 2;
-/// A thread watches no more after so many looks at which, and since which, a thread has always waited.
+/// Looks after which a thread watches no more, if a thread waited at each and always since.
 const CALM_LOOKS: u32 = 50;
-/// Each so many requests of a thread are asked for whether they waited, which takes two system calls.
+/// Requests of a thread from one that is asked for whether it waited to the next; that takes two system calls.
 const SAMPLED: u32 = 16;
 /// Requests gather while those that are sampled wait less than this in the mean: a fast SSD takes four times as long.
 const GATHER_BELOW_NS: f64 = 20e3;
@@ -41,7 +41,7 @@ pub struct Workers {
     state: Mutex<State>,
     /// A parked thread is called or has to watch, or the mount has ended.
     needed: Condvar,
-    /// So many threads serve and wait while requests gather.
+    /// How many threads serve and wait while requests gather.
     few: usize,
 }
 

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A request is held for as long as the tier takes for so many operations on names, at most; names of before that count no more.
+/// Operations on names for whose time a request is held at most; names of before that count no more.
 const HELD_FOR_NAMES: f64 = 64.0;
-/// An operation on names takes so many of the tier's places: its own, and that of the next one, which its program asks for at once.
+/// Places of the tier that an operation on names takes: its own, and that of the next one, which its program asks for at once.
 const PLACES: u64 = 2;
 /// Where the count of names begins in the word of both counts.
 const NAME: u64 = 1 << 32;
