@@ -16,6 +16,9 @@ use crate::node::{Node, coarse_ms};
 use crate::shares::UserShare;
 use crate::sync::Mutex;
 
+/// An offset that no entry has.
+const NOWHERE: u64 = u64::MAX;
+
 /// An open directory.
 #[derive(Debug)]
 pub struct OpenDir {
@@ -75,7 +78,8 @@ impl OpenDir {
             let entry = match stream.next.take() {
                 Some(entry) => entry,
                 None => match stream.dir.read() {
-                    Some(entry) => entry?,
+                    // A stream that has failed says from then on that it has ended: the next request begins anew.
+                    Some(entry) => entry.inspect_err(|_| stream.offset = NOWHERE)?,
                     None => return Ok(()),
                 },
             };
