@@ -362,9 +362,9 @@ class Adapted:
                 files.append({"path": name, "size_bytes": size, "cost_us": cost_us, "blocks": blocks})
         return {"block_bytes": HEAT_BYTES, "period_s": PERIOD_S, "missed": 0, "files": files}
 
-    def decide(self) -> None:
+    def decide(self, passed_s: float) -> None:
         """One decision of the product; what it has moved begins to move here."""
-        limits = adapt.Limits(horizon_s=min(HORIZON_PERIODS * PERIOD_S, self.promoter.lasts_s(PERIOD_S)))
+        limits = adapt.Limits(horizon_s=min(HORIZON_PERIODS * PERIOD_S, self.promoter.lasts_s(passed_s)))
         decision = adapt.reconsider(self.pool, limits, heat=self.heat(), pace=Pace(urgent=True))
         self.decisions.append(decision)
         if decision["verdict"] == "failed" or decision.get("skipped"):
@@ -489,21 +489,36 @@ def parts_of(placed: Regions, offset: int, size: int) -> list[tuple[int, int]]:
 
 
 def adapted_s(cluster: list[Devices], state: Adapted) -> float:
-    """Seconds of the load in a pool that `adapt` has."""
-    due_s, looked_s = float(PERIOD_S), 0.0
-    for number, rows in enumerate(pieces(state.load)):
-        state.serve(cluster, rows, seed=number + 1)
-        if state.now_s >= looked_s + LOOK_S and not state.going:
+    """Seconds of the load in a pool that `adapt` has.
+
+    Where nothing moves a piece ends about when the next look is due, and has no more requests than those of caches.
+    """
+    due_s, decided_s, looked_s, look_due_s = float(PERIOD_S), 0.0, 0.0, LOOK_S
+    begin, number, count = 0, 0, PIECE
+    has_promoted = False
+    while begin < len(state.load.rows):
+        rows = state.load.rows[begin : begin + count]
+        begin, number = begin + len(rows), number + 1
+        state.serve(cluster, rows, seed=number)
+        if has_promoted and not state.going:
+            look_due_s = state.now_s + state.promoter.wait_s(0.0, state.now_s - looked_s)
+            has_promoted = False
+        if state.now_s >= look_due_s and not state.going:
+            before = state.promotions
             state.look(state.now_s - looked_s)
-            looked_s = state.now_s
-        if state.now_s < due_s:
-            continue
-        if not state.going:
-            state.decide()
-        while due_s <= state.now_s:
-            due_s += PERIOD_S
-            for heat in state.heat_us:
-                heat //= 2
+            looked_s, has_promoted = state.now_s, state.promotions > before
+            if not has_promoted:
+                look_due_s = looked_s + state.promoter.wait_s(0.0, None)
+        if state.now_s >= due_s:
+            if not state.going:
+                state.decide(state.now_s - decided_s)
+                decided_s = state.now_s
+            while due_s <= state.now_s:
+                due_s += PERIOD_S
+                for heat in state.heat_us:
+                    heat //= 2
+        until_look = int(len(rows) * (look_due_s - state.now_s) / max(state.last_s, 1e-4))
+        count = PIECE if state.going else max(PIECE, min(LONG_PIECE, until_look // PROCESSES * PROCESSES))
     state.serve(cluster, state.load.rows[:0], seed=0)
     return state.now_s
 

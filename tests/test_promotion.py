@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -38,17 +39,15 @@ class Looks:
         self.costs = {}
         self.look({})
 
-    def look(self, came, **options):
+    def look(self, came, passed_s=1.0, **options):
         for block, cost in came.items():
             self.costs[block] = self.costs.get(block, 0) + cost
-        file = {
-            "path": "f",
-            "size_bytes": 64 * MIB,
-            "cost_us": sum(self.costs.values()),
-            "blocks": sorted(self.costs.items()),
-        }
-        heat = {"block_bytes": MIB, "period_s": 600, "missed": 0, "files": [file]}
-        return self.promoter.look(heat, 1.0, **options)
+        return self.promoter.look(heat_of(self.costs), passed_s, **options)
+
+
+def heat_of(costs):
+    file = {"path": "f", "size_bytes": 64 * MIB, "cost_us": sum(costs.values()), "blocks": sorted(costs.items())}
+    return {"block_bytes": MIB, "period_s": 600, "missed": 0, "files": [file]}
 
 
 def fast(pool):
@@ -115,13 +114,77 @@ def test_the_forecast_counts_that_would_have_had_most_of_what_came(pool):
     assert fast(pool) == set(range(4))
 
 
+def test_looks_that_do_not_wait_are_few_in_a_row(pool):
+    promoter = promotion.Promoter(pool, 1.0, adapt.move_s_per_byte(pool), Pace(urgent=True))
+    after = [promoter.wait_s(0.0, 0.05) for _ in range(6)]
+    assert after == [pytest.approx(0.15)] * promotion.MOST_SOON + [1.0, pytest.approx(0.15)]
+    assert promoter.wait_s(0.0, 3.0) == 0.0, "the move took long enough"
+    # In a pool of many files a look takes long, and is made less often all the same.
+    assert promoter.wait_s(0.5, 0.0) == pytest.approx(4.5)
+
+
+def test_while_there_is_room_looks_do_not_wait_until_they_were_few_in_vain(pool):
+    looks = Looks(pool)
+    waited = []
+    for number in range(6):
+        assert looks.look({40 + number: ONCE_US}) is None
+        waited.append(looks.promoter.wait_s(0.0, None))
+    assert waited == [0.2] * promotion.MOST_SOON + [1.0, 1.0]
+    assert looks.look({}) is None
+    assert looks.promoter.wait_s(0.0, None) == 1.0, "nothing came"
+    assert looks.look({3: ONCE_US}) is None
+    assert looks.promoter.wait_s(0.0, None) == 0.2
+    full = Looks(pool)
+    assert full.look(dict.fromkeys(range(20, 24), 400_000))["copied_bytes"] == 4 * MIB
+    assert full.look({30: ONCE_US}) is None
+    assert full.promoter.wait_s(0.0, None) == 1.0, "no room"
+
+
+def test_a_look_that_follows_soon_counts_as_the_share_of_one_that_it_is(pool):
+    once, often = (promotion.Promoter(pool, 1.0, 1e-8) for _ in range(2))
+    once.look(heat_of({3: 0}), 1.0)
+    often.look(heat_of({3: 0}), 1.0)
+    once.look(heat_of({3: 9_000}), 1.0)
+    for number in range(1, 6):
+        often.look(heat_of({3: 1_800 * number}), 0.2)
+    for one, other in zip(once.forecasts, often.forecasts, strict=True):
+        assert other.heat[("f", 3)] / other.known == pytest.approx(one.heat[("f", 3)] / one.known)
+    # A scan of a block within several such looks is one read of it, and no more.
+    looks = Looks(pool)
+    for number in range(40):
+        assert looks.look({10 + number // 5: ONCE_US // 5}, passed_s=0.2) is None
+    assert fast(pool) == set()
+
+
+def test_after_a_promotion_the_next_look_is_at_once_also_in_the_next_run(pool, monkeypatch):
+    looked_s, now_s = [], [100.0]
+    costs = {20: 0, 21: 0, 22: 0, 23: 0}
+
+    def look(*_):
+        looked_s.append(round(now_s[0] - 100.0, 6))
+        if len(looked_s) == 2:
+            costs.update(dict.fromkeys(costs, 400_000))
+        return heat_of(costs)
+
+    clock = SimpleNamespace(monotonic=lambda: now_s[0], time=lambda: 0.0, sleep=lambda s: now_s.append(now_s.pop() + s))
+    monkeypatch.setattr(promotion, "time", clock)
+    monkeypatch.setattr(promotion, "_native", SimpleNamespace(**vars(_native) | {"pool_heat": look}))
+    pool.file.write_text(pool.file.read_text() + "\n[heat]\n")
+    promoter = promotion.Promoter(Pool.load(pool.file), 1.0, adapt.move_s_per_byte(pool), Pace(urgent=True))
+    # The move takes no time by this clock.
+    done = [of for _ in range(4) for of in promoter.run(1.0, adapt.Limits(), lambda: 0)]
+    assert [of["verdict"] for of in done] == ["promoted"]
+    assert looked_s == [1.0, 2.0, 2.2, 3.2]
+    assert fast(pool) == {20, 21, 22, 23}
+
+
 def test_what_is_hot_is_taken_to_last_as_long_as_it_has(pool):
     looks = Looks(pool)
     lasted_s = []
     for number in range(6):
         looks.look(dict.fromkeys(range(20, 24), 100_000) if number < 3 else {number * 4: 100_000})
         lasted_s.append(looks.promoter.lasts_s(10.0))
-    assert lasted_s[:3] == [float("inf")] * 3, "nothing has changed"
+    assert lasted_s[:3] == [10.0, 20.0, 30.0], "nothing has changed, and it has been watched for that long"
     assert lasted_s[3] == 20.0, (
         "all has changed once in a while: the last period counts for a quarter, and the mean for a half"
     )

@@ -1,8 +1,9 @@
 """Promotion: what has become hot since the last look comes to a faster tier between two decisions.
 
 A decision plans all files anew from the heat of several periods. Promotion looks twice a second at what has come since
-the look before, and moves the few parts that pay for their own move within seconds (`swaps`). What one read of a whole
-block costs does not count: that may be a scan, which does not come back.
+the look before, and moves the few parts that pay for their own move within seconds (`swaps`). Once something was moved,
+or while a faster tier has room, it looks again sooner, a few times in a row. What one read of a whole block costs does
+not count: that may be a scan, which does not come back.
 
 How long what was hot stays hot is up to the load. So several forecasts forget at different rates, and the one counts
 that would have had most of what came of late on the faster tiers.
@@ -35,6 +36,10 @@ LOOK_S = 0.5
 """Between two looks, if not told otherwise."""
 LOOK_SHARE = 0.1
 """Of the time, at most, for looks: in a pool of many files one takes longer than it should be away from the next."""
+SOON = 0.2
+"""Of the time between two looks: the time after one in which no other begins. In less too little comes to tell."""
+MOST_SOON = 4
+"""Looks in a row that come sooner than usual: then moves pause for the time of a look, whatever is hot."""
 
 DECAYS = (0.95, 0.7, 0.3)
 """What forecasts keep of their heat from one look to the next; of those that do equally well the first counts."""
@@ -63,16 +68,20 @@ class _Forecast:
     score_us: float = 0.0
     """Of what came, what it would have had on the faster tiers."""
 
-    def learn(self, came: Load, room_blocks: int) -> None:
-        """What came shows how good it was, and is part of it from now on. O(blocks log of them)."""
+    def learn(self, came: Load, room_blocks: int, share: float) -> None:
+        """What came in that `share` of a look shows how good it was, and is part of it from now on.
+
+        O(blocks log of them).
+        """
         hottest = sorted(self.heat, key=lambda of: -self.heat[of])[:room_blocks]
         found_us = sum(came.get(of, 0.0) for of in hottest)
-        self.score_us = self.score_us * REMEMBERED + found_us * (1 - REMEMBERED)
-        kept = {of: cost * self.decay for of, cost in self.heat.items() if cost * self.decay >= 1}
+        self.score_us = self.score_us * REMEMBERED**share + found_us * (1 - REMEMBERED)
+        left = self.decay**share
+        kept = {of: cost * left for of, cost in self.heat.items() if cost * left >= 1}
         for of, cost in came.items():
             kept[of] = kept.get(of, 0.0) + cost * (1 - self.decay)
         self.heat = kept
-        self.known = self.known * self.decay + 1 - self.decay
+        self.known = self.known * left + (1 - self.decay) * share
 
 
 @dataclass(frozen=True)
@@ -108,8 +117,18 @@ class Promoter:
     """What came since the last decision, and between the two before."""
     _last_period: Load = field(default_factory=dict)
     _changed: float | None = None
+    _watched_s: float = 0.0
+    """Time from the first of these decisions to the last."""
     _room_blocks: int = 1
     _looked_s: float | None = None
+    _due_s: float | None = None
+    """When the next look is."""
+    _soon: int = 0
+    """Looks in a row that came sooner than usual."""
+    _has_room: bool = False
+    """Whether something came to the last look, and a part more finds room on a faster tier."""
+    _moved_s: float = 0.0
+    """How long the last look has moved data."""
     _promoted: dict[str, Any] = field(default_factory=dict)
 
     def look(
@@ -121,6 +140,7 @@ class Promoter:
         """
         now: Load = {(file["path"], block): float(cost) for file in heat["files"] for block, cost in file["blocks"]}
         before, self._before = self._before, now
+        self._moved_s, self._has_room = 0.0, False
         if before is None:
             return None
         forecast = self._learn(came_since(before, now), heat["block_bytes"], passed_s)
@@ -137,6 +157,7 @@ class Promoter:
             batches = []
             for part in PARTS:
                 few = swaps.few(self.pool, read_again, pays, limit / part)
+                self._has_room = few.has_room
                 directory = Path(scratch) / str(part)
                 directory.mkdir()
                 batches.append(self._batch(few, directory))
@@ -158,11 +179,15 @@ class Promoter:
         fails, as of a pool whose server is away, promotes nothing: the next decision says why.
         """
         until_s = time.monotonic() + seconds
-        wait_s = self.look_s
+        if self._due_s is None:
+            self._due_s = time.monotonic() + self.look_s
         while time.monotonic() < until_s and goes_on():
-            time.sleep(max(0.0, min(wait_s, until_s - time.monotonic())))
+            time.sleep(max(0.0, min(self._due_s, until_s) - time.monotonic()))
             began_s = time.monotonic()
+            if began_s < self._due_s:
+                return
             if not self.pool.keeps_heat or not limits.allows(datetime.now()):
+                self._due_s = began_s + self.look_s
                 continue
             left = None if limits.day_bytes is None else max(0, limits.day_bytes - copied_bytes() - self.copied_bytes)
             try:
@@ -171,11 +196,26 @@ class Promoter:
                 self._looked_s = began_s
                 done = self.look(heat, passed_s, most_bytes=left, progress=progress)
             except StripewiseError:
-                done = None
+                done, self._has_room = None, False
+            now_s = time.monotonic()
+            took_s = now_s - began_s - self._moved_s
+            self._due_s = now_s + self.wait_s(took_s, None if done is None else self._moved_s)
             if done is not None:
                 yield done
-            else:
-                wait_s = max(self.look_s, (time.monotonic() - began_s) * (1 / LOOK_SHARE - 1))
+
+    def wait_s(self, took_s: float, moved_s: float | None) -> float:
+        """How long the next look waits after one that took `took_s` and moved for `moved_s`; `None`: it moved nothing.
+
+        It follows soon where the last one has promoted, as what moved did so by the heat of before, and where
+        something came while there is room, for which nothing has to leave: `MOST_SOON` times in a row.
+        """
+        share_s = took_s * (1 / LOOK_SHARE - 1)
+        if (moved_s is not None or self._has_room) and self._soon < MOST_SOON:
+            self._soon += 1
+            return max(0.0, max(SOON * self.look_s, share_s) - (moved_s or 0.0))
+        if moved_s is not None or not self._has_room:
+            self._soon = 0
+        return max(self.look_s, share_s)
 
     def promoted(self) -> dict[str, Any]:
         """What was promoted since this was asked last, in all: for the line of the next decision."""
@@ -185,9 +225,9 @@ class Promoter:
     def lasts_s(self, passed_s: float) -> float:
         """For how long what is hot stays hot, as far as periods tell. For each decision, `passed_s` after the last.
 
-        Of what the hottest blocks of a period had, those of the period before had a share: the rest has changed. In
-        some time all of it does at that rate, and a part of it stays hot for half of that in the mean.
-        O(blocks log of them).
+        No longer than it has been watched: what is known of some minutes says nothing of a day. Of what the hottest
+        blocks of a period had, those of the period before had a share: the rest has changed. In some time all of it
+        does at that rate, and a part of it stays hot for half of that in the mean. O(blocks log of them).
         """
         period, last = self._period, self._last_period
         self._period, self._last_period = {}, period
@@ -195,7 +235,8 @@ class Promoter:
             changed = max(0.0, 1 - self._hottest_us(last, period) / self._hottest_us(period, period))
             known = changed if self._changed is None else self._changed
             self._changed = known + (changed - known) * LEARNS
-        return passed_s / (2 * self._changed) if self._changed else math.inf
+        self._watched_s += passed_s
+        return min(self._watched_s, passed_s / (2 * self._changed) if self._changed else math.inf)
 
     def _hottest_us(self, by: Load, of: Load) -> float:
         """What the blocks that are hottest by one load have of another."""
@@ -213,9 +254,11 @@ class Promoter:
         self._room_blocks = max(1, self._room_bytes() // block_bytes)
         for of, cost in came.items():
             self._period[of] = self._period.get(of, 0.0) + cost
-        rate = {of: cost * self.look_s / passed_s for of, cost in came.items()}
+        # In a longer time comes more than in one look, in a shorter one a share of it.
+        looks = passed_s / self.look_s
+        of_one = {of: cost / max(1.0, looks) for of, cost in came.items()}
         for forecast in self.forecasts:
-            forecast.learn(rate, self._room_blocks)
+            forecast.learn(of_one, self._room_blocks, min(1.0, looks))
         return max(self.forecasts, key=lambda of: of.score_us)
 
     def _read_again(self, heat: PoolHeat, forecast: _Forecast) -> PoolHeat:
@@ -266,6 +309,7 @@ class Promoter:
         return _Batch(movable, copied_bytes, few.gain_s, copied_bytes * self.move_s_per_byte)
 
     def _move(self, batch: _Batch, forecast: _Forecast, progress: Progress | None) -> dict[str, Any]:
+        began_s = time.monotonic()
         pacer = Pacer.of(self.pool, self.pace, progress)
         copied, files, skipped = 0, 0, []
         for path, one in batch.movable.items():
@@ -276,6 +320,7 @@ class Promoter:
                 continue
             copied += sum(applied["copied_bytes"] for applied in done)
             files += 1
+        self._moved_s = time.monotonic() - began_s
         took = {
             "time_s": time.time(),
             "verdict": "promoted",

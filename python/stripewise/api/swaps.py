@@ -86,6 +86,8 @@ class _Files:
     gain_s: float = 0.0
     """Of all that has come so far, within the periods that count."""
     moved_bytes: int = 0
+    has_room: bool = False
+    """Whether a tier has room for a block more than has come."""
 
     def __post_init__(self) -> None:
         self._blocks = {of["path"]: (dict(of["blocks"]), of["size_bytes"]) for of in self.heat["files"]}
@@ -185,6 +187,8 @@ class Few:
     """Of the files that change."""
     gain_s: float
     moved_bytes: int
+    has_room: bool
+    """Whether a block more would come to a tier without another that leaves for it."""
 
 
 def few(pool: Pool, heat: PoolHeat, pays: Pays, most_bytes: float) -> Few:
@@ -195,7 +199,9 @@ def few(pool: Pool, heat: PoolHeat, pays: Pays, most_bytes: float) -> Few:
     """
     files = _Files(pool, heat, {})
     _swap(files, pays, most_bytes)
-    return Few({path: files.known[path] for path in sorted(files.changed)}, files.gain_s, files.moved_bytes)
+    return Few(
+        {path: files.known[path] for path in sorted(files.changed)}, files.gain_s, files.moved_bytes, files.has_room
+    )
 
 
 def _swap(files: _Files, pays: Pays, most_bytes: float) -> None:
@@ -278,6 +284,7 @@ def _fill(
         for cold in leaving:
             files.place(cold, files.usual(cold.path, slowest))
         files.place(part, files.usual(part.path, tier))
+    files.has_room |= room_bytes >= files.heat["block_bytes"]
 
 
 def _room_bytes(tier: Tier, known: _native.TierParts, width_bytes: int) -> int:
