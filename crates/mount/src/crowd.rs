@@ -30,13 +30,14 @@ pub struct Crowd {
 #[derive(Clone, Copy, Default)]
 struct Own {
     requests: u32,
-    is_before: bool,
+    /// It goes before programs: its niceness of before.
+    nice_before: Option<i32>,
     /// The system refused it.
     may_not: bool,
 }
 
 thread_local! {
-    static OWN: Cell<Own> = const { Cell::new(Own { requests: 0, is_before: false, may_not: false }) };
+    static OWN: Cell<Own> = const { Cell::new(Own { requests: 0, nice_before: None, may_not: false }) };
 }
 
 impl Crowd {
@@ -53,14 +54,14 @@ impl Crowd {
         let mut own = OWN.get();
         own.requests = own.requests.wrapping_add(1);
         if own.requests.is_multiple_of(LOOKS_EACH) && !own.may_not {
-            match (self.is_crowded(now_ms), own.is_before) {
-                (true, false) => {
-                    own.is_before = go_before_programs();
-                    own.may_not = !own.is_before;
+            match (self.is_crowded(now_ms), own.nice_before) {
+                (true, None) => {
+                    own.nice_before = go_before_programs();
+                    own.may_not = own.nice_before.is_none();
                 }
-                (false, true) => {
-                    go_beside_programs();
-                    own.is_before = false;
+                (false, Some(nice)) => {
+                    go_beside_programs(nice);
+                    own.nice_before = None;
                 }
                 _ => {}
             }
@@ -74,7 +75,8 @@ impl Crowd {
 
     /// Whether more programs than processors asked of late.
     fn is_crowded(&self, now_ms: u32) -> bool {
-        let asks = |at_ms: u32| at_ms > 0 && now_ms.wrapping_sub(at_ms) <= LATELY_MS;
+        // Another thread's request may have begun later than this one.
+        let asks = |at_ms: u32| at_ms > 0 && now_ms.abs_diff(at_ms) <= LATELY_MS;
         self.asked_ms.iter().filter(|at_ms| asks(at_ms.load(Ordering::Relaxed))).count() > self.processors
     }
 }
