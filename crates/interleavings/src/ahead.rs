@@ -86,5 +86,6 @@ pub fn a_file_is_read_ahead_while_it_is_written(pool: &TestPool) {
         });
         threads.into_iter().chain(moved).for_each(|thread| thread.join().expect("a thread"));
     });
+    file.wait_for_the_last();
     assert_eq!(file.end().len(), STRIPES * WIDTH as usize);
 }

@@ -227,6 +227,14 @@ impl<'a> TestFile<'a> {
         bytes
     }
 
+    /// Waits until none but this has the file, also no thread of a store that reads ahead. What ends a schedule stops such threads where
+    /// they are, and one that has the last reference to a store would end that, for which it needs locks that another may hold.
+    pub(crate) fn wait_for_the_last(&self) {
+        while self.inodes.iter().any(|inode| Arc::strong_count(inode) > 1) {
+            shuttle::thread::yield_now();
+        }
+    }
+
     /// # Panics
     /// A writer is still registered.
     pub(crate) fn assert_closed(&self) {
