@@ -51,7 +51,7 @@ fn serves(kernel: &Kernel, workers: &Arc<Workers>, round_ends: impl Fn(usize) ->
         let all = round_ends(number);
         kernel.wait(|state| state.taken >= all);
         kernel.change(|state| state.answered += 1);
-        workers.rest(Duration::ZERO);
+        workers.rest(Duration::ZERO, 2);
     }
 }
 

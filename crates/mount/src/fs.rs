@@ -185,9 +185,11 @@ impl FuseServer for PoolFs {
                 self.create_unnamed(request, Maker { mode, umask, caller: Caller::of(request) }, flags, reply);
             }
             Call::Read { handle, offset, size, by_syscall } => {
+                self.core.crowd.moves(size as usize);
                 self.read(request, handle, (offset, size), by_syscall, reply);
             }
             Call::Write { handle, offset, write_flags, flags, data } => {
+                self.core.crowd.moves(data.len());
                 self.write(request, handle, (offset, data), (write_flags, flags), reply);
             }
             Call::Flush { handle } => self.flush(handle, reply),
@@ -223,9 +225,12 @@ impl FuseServer for PoolFs {
 
     fn rests(&self, asker: u32, began: Instant) {
         let service = began.elapsed();
-        self.core.crowd.served(asker, began);
-        self.core.workers.rest(service);
-        self.core.linger.linger(began, service);
+        let threads = self.core.crowd.served(asker, began);
+        self.core.workers.rest(service, threads);
+        // Many bytes are better moved by the processor that has them in its cache: that on which the program ran.
+        if !self.core.crowd.moves_many(began) {
+            self.core.linger.linger(began, service);
+        }
     }
 
     fn forget(&self, ino: u64, lookups: u64) {
@@ -691,6 +696,10 @@ impl PoolFs {
             let (from, to, sender) = (file(copy.handle), file(copy.to_handle), Caller::of(request).sender());
             let allowed = self.core.drop_before_change(to, Caller::of(request));
             let copied = allowed.and_then(|()| from.copy_to(sender, copy.offset, to, copy.to_offset, copy.length));
+            if self.core.neighbours.believes() {
+                // The kernel does not take a copy for a read of the one file, and may have its time of access from before this open.
+                self.core.forget_attributes(&from.node);
+            }
             match copied {
                 Ok(count) if copy.counts_in_64_bits => reply.number(count),
                 // A copy ends after a few MiB, so that it fits.

@@ -21,7 +21,7 @@
 //! node.rs       one inode, and what all opens of it share
 //! inode.rs      the inodes the kernel knows
 //! workers.rs    which threads wait for requests
-//! crowd.rs      when they go before programs
+//! crowd.rs      how many of them, and when they go before programs
 //! linger.rs     looking for the next request before sleeping
 //! room.rs       how many inodes the kernel may know
 //! prune.rs      asking it to drop some

@@ -19,9 +19,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 /// Somewhat longer than a program takes to wake up, look at the answer and ask again.
 const LONGEST: Duration = Duration::from_micros(60);
 
-/// A request that takes longer is more bytes than a program asks for in a hurry, and they are better moved by the
-/// processor that has them in its cache: that on which the program ran.
-const SHORT_REQUEST: Duration = Duration::from_micros(40);
+/// A request that takes longer has waited for something, and the program is in no hurry.
+const SHORT_REQUEST: Duration = Duration::from_micros(120);
 
 /// Give up after this many consecutive misses.
 const MOST_IN_VAIN: u32 = 3;

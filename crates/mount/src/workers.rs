@@ -4,9 +4,10 @@
 //! find another thread, whose buffers have long left the processor's caches. So only one more
 //! thread waits than there is work for; the others are parked until all are busy.
 //!
-//! Where several programs ask at once and requests never wait for a disk, a thread that is woken for each request only takes the
-//! processor from one that would have read the next request without a wait. So as many threads as there are processors serve then,
-//! and requests gather meanwhile. Which of the two holds is measured: [`Workers::rest`] has the time that requests waited.
+//! Where requests never wait for a disk, a thread that is woken for each request only takes the processor from one that would have
+//! read the next request without a wait. So no more threads serve then than programs ask, and no more than there are processors, and
+//! requests gather meanwhile. A single program has one thread, which answers on the processor that both have. Whether requests wait
+//! is measured: [`Workers::rest`] has the time that they waited.
 //!
 //! A request may also wait for another one that no thread has read yet. While requests gather a parked thread watches: it looks each
 //! millisecond whether the threads that serve are stuck, and serves then itself.
@@ -18,7 +19,7 @@ use std::time::Duration;
 use crate::lock;
 use crate::sync::{Condvar, Mutex, MutexGuard, thread_local, wait_for, waits};
 
-/// Threads that wait for requests; a further one that has nothing to do is parked.
+/// Threads that wait for requests where these wait for disks; a further one that has nothing to do is parked.
 const WAITING: usize = 2;
 /// From one look of the thread that watches to the next.
 const LOOK: Duration = Duration::from_millis(1);
@@ -41,12 +42,12 @@ pub struct Workers {
     state: Mutex<State>,
     /// A parked thread is called or has to watch, or the mount has ended.
     needed: Condvar,
-    /// How many threads serve and wait while requests gather.
-    few: usize,
 }
 
 #[derive(Debug, Default)]
 struct State {
+    /// How many threads serve and wait while requests gather.
+    few: usize,
     waiting: usize,
     parked: usize,
     /// Parked threads that were called and have not come yet.
@@ -133,7 +134,7 @@ impl State {
     }
 
     /// Finds out which threads are stuck. Whether a thread is to come in their place. O(threads).
-    fn look(&mut self, few: usize) -> bool {
+    fn look(&mut self) -> bool {
         self.looks += 1;
         self.is_starved = self.waiting == 0;
         let now = self.looks;
@@ -144,14 +145,14 @@ impl State {
                 self.waits_ns = MOST_WAIT_NS;
             }
         }
-        self.waiting == 0 && (!self.gathers() || self.moving() + self.called < few)
+        self.waiting == 0 && (!self.gathers() || self.moving() + self.called < self.few)
     }
 }
 
 impl Workers {
-    /// With `processors` to serve on.
-    pub fn new(processors: usize) -> Self {
-        Self { state: Mutex::default(), needed: Condvar::new(), few: processors.max(WAITING) }
+    /// Of which `few` serve while requests gather, until [`Workers::rest`] says otherwise.
+    pub fn new(few: usize) -> Self {
+        Self { state: Mutex::new(State { few, ..State::default() }), needed: Condvar::new() }
     }
 
     /// This thread has taken a request. If no thread waits for the next one now, a parked thread is called, or has to watch while
@@ -178,7 +179,7 @@ impl Workers {
             return;
         }
         // Where requests wait, each calls the thread for the next one, and there is nothing to watch.
-        if !state.gathers() || state.moving() + state.called < self.few {
+        if !state.gathers() || state.moving() + state.called < state.few {
             state.called += 1;
         } else if state.is_watched {
             return;
@@ -188,14 +189,15 @@ impl Workers {
     }
 
     /// This thread is about to wait for the next request, after one that took `service`; it is parked first if enough others do, or soon
-    /// will. Only after [`Workers::take`]. One short lock.
-    pub fn rest(&self, service: Duration) {
+    /// will. `few` threads are to serve while requests gather. Only after [`Workers::take`]. One short lock.
+    pub fn rest(&self, service: Duration, few: usize) {
         let (number, waited_ns) = MEMBER.with(|member| {
             let mut member = member.borrow_mut();
             let member = member.as_mut().expect("a thread that has taken a request");
             (member.number, member.end(service))
         });
         let mut state = lock(&self.state);
+        state.few = few;
         if let Some(waited_ns) = waited_ns {
             state.waits_ns += (waited_ns - state.waits_ns) * WEIGHT;
         }
@@ -203,7 +205,7 @@ impl Workers {
         state.stuck -= usize::from(did == Does::IsStuck);
         state.serving -= 1;
         // Only threads that have served count as waiting: others would not tell the parked ones of the mount's end.
-        if state.waiting >= WAITING || state.gathers() && state.waiting + state.moving() >= self.few {
+        if state.waiting >= WAITING || state.gathers() && state.waiting + state.moving() >= few {
             state.is_starved |= state.waiting == 0;
             state = self.park(state);
         }
@@ -226,7 +228,7 @@ impl Workers {
             state.is_watched = false;
             if has_passed && state.called == 0 {
                 calm = if state.is_starved { 1 } else { (calm + 1) % CALM_LOOKS };
-                if state.look(self.few) {
+                if state.look() {
                     state.called += 1;
                 }
             }
@@ -254,7 +256,7 @@ mod tests {
                     workers.take();
                 } else {
                     std::thread::sleep(waits);
-                    workers.rest(waits);
+                    workers.rest(waits, 2);
                 }
                 if say.send(()).is_err() {
                     return;
