@@ -228,6 +228,9 @@ pub fn space_reply(space: &rustix::fs::StatVfs) -> [u8; SPACE_BYTES] {
     out.done()
 }
 
+/// Bytes of entries for which there is room with the first one: what most programs ask for.
+const MOST_AT_ONCE: usize = 32 << 10;
+
 /// Entries of a directory, up to as many bytes as the kernel asked for.
 #[derive(Debug)]
 pub struct DirectoryEntries {
@@ -265,6 +268,9 @@ impl DirectoryEntries {
         let end = self.bytes.len() + bytes;
         if end > self.most_bytes {
             return true;
+        }
+        if self.bytes.is_empty() {
+            self.bytes.reserve(self.most_bytes.min(MOST_AT_ONCE));
         }
         let mut head = Out::<DIRENT_BYTES>::new();
         head.u64(ino).u64(next).u32(name.len() as u32).u32((kind & libc::S_IFMT) >> 12);

@@ -1,11 +1,14 @@
 //! Reading directories.
 
+use std::collections::VecDeque;
 use std::ffi::OsStr;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::fs::{Dir, DirEntry, OFlags};
+use rustix::fs::{FileType, OFlags, RawDir, RawDirEntry, SeekFrom};
 use rustix::io::Errno;
 use stripewise_fuse::{DirectoryEntries, EntryReply};
 
@@ -16,8 +19,8 @@ use crate::node::{Node, coarse_ms};
 use crate::shares::UserShare;
 use crate::sync::Mutex;
 
-/// An offset that no entry has.
-const NOWHERE: u64 = u64::MAX;
+/// Bytes that are read of a directory at once: about what the kernel has room for in an answer.
+const READ_BYTES: usize = 32 << 10;
 
 /// An open directory.
 #[derive(Debug)]
@@ -29,14 +32,70 @@ pub struct OpenDir {
     stream: Mutex<Stream>,
 }
 
-/// What has been read of a directory and not been given out yet, so that the next request goes on from there.
+/// How far a directory has been read and given out, so that the next request goes on from there.
 #[derive(Debug)]
 struct Stream {
-    dir: Dir,
+    directory: OwnedFd,
     /// The offset behind what was given out last.
     offset: u64,
-    /// The entry there, for which the last request had no more room.
-    next: Option<DirEntry>,
+    rest: Rest,
+}
+
+/// Entries that were read behind those given out, for which the last request had no more room.
+#[derive(Debug, Default)]
+struct Rest {
+    entries: VecDeque<Entry>,
+    /// Their names, one behind the other, and how many bytes of that were given out.
+    names: Vec<u8>,
+    given: usize,
+}
+
+/// An entry but its name.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    ino: u64,
+    kind: FileType,
+    /// The offset behind it.
+    next: u64,
+    name_bytes: u16,
+}
+
+impl Entry {
+    fn of<'a>(entry: &'a RawDirEntry<'_>) -> (Entry, &'a [u8]) {
+        let name = entry.file_name().to_bytes();
+        let next = entry.next_entry_cookie();
+        // The kernel's structure has 16 bits for its own length, with the name.
+        (Entry { ino: entry.ino(), kind: entry.file_type(), next, name_bytes: name.len() as u16 }, name)
+    }
+}
+
+impl Rest {
+    fn push(&mut self, entry: Entry, name: &[u8]) {
+        self.names.extend_from_slice(name);
+        self.entries.push_back(entry);
+    }
+
+    /// The first of them.
+    fn first(&self) -> Option<(Entry, &[u8])> {
+        let entry = *self.entries.front()?;
+        Some((entry, &self.names[self.given..][..usize::from(entry.name_bytes)]))
+    }
+
+    /// The first one is given out.
+    fn pop(&mut self) {
+        if let Some(entry) = self.entries.pop_front() {
+            self.given += usize::from(entry.name_bytes);
+        }
+        if self.entries.is_empty() {
+            self.clear();
+        }
+    }
+
+    fn clear(&mut self) {
+        self.entries.clear();
+        self.names.clear();
+        self.given = 0;
+    }
 }
 
 impl OpenDir {
@@ -48,8 +107,12 @@ impl OpenDir {
     pub fn open(core: &Core, user: u32, ino: u64) -> Result<Arc<OpenDir>, Errno> {
         let share = core.opens.take(user, 1)?;
         let node = core.table.get(ino)?;
-        let dir = Dir::new(core.table.reopen(&node, OFlags::RDONLY | OFlags::DIRECTORY)?)?;
-        Ok(Arc::new(OpenDir { node, share, stream: Mutex::new(Stream { dir, offset: 0, next: None }) }))
+        let directory = core.table.reopen(&node, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        Ok(Arc::new(OpenDir {
+            node,
+            share,
+            stream: Mutex::new(Stream { directory, offset: 0, rest: Rest::default() }),
+        }))
     }
 
     /// Makes its entries durable.
@@ -58,38 +121,53 @@ impl OpenDir {
     /// Those of `fsync`.
     pub fn sync(&self, data_only: bool) -> Result<(), Errno> {
         let stream = lock(&self.stream);
-        let fd = stream.dir.fd()?;
-        if data_only { rustix::fs::fdatasync(fd) } else { rustix::fs::fsync(fd) }
+        let directory = &stream.directory;
+        if data_only { rustix::fs::fdatasync(directory) } else { rustix::fs::fsync(directory) }
     }
 
     /// Gives the entries behind `offset` (0, or what an entry said) to `add` until it has no more room. Offset 0 begins
-    /// anew, with what is there by now; so does any but the next.
-    fn entries(
-        &self,
-        offset: u64,
-        mut add: impl FnMut(&OsStr, u64, rustix::fs::FileType, u64) -> bool,
-    ) -> Result<(), Errno> {
+    /// anew, with what is there by now; so does any but the next. After an error the next request tries the same once more.
+    /// No allocation but for entries that find no room.
+    fn entries(&self, offset: u64, mut add: impl FnMut(&OsStr, Entry) -> bool) -> Result<(), Errno> {
         let mut stream = lock(&self.stream);
-        if offset == 0 || offset != stream.offset {
-            stream.dir.seek(offset.cast_signed())?;
-            (stream.offset, stream.next) = (offset, None);
+        let Stream { directory, offset: at, rest } = &mut *stream;
+        if offset == 0 || offset != *at {
+            rustix::fs::seek(&*directory, SeekFrom::Start(offset))?;
+            rest.clear();
+            *at = offset;
         }
-        loop {
-            let entry = match stream.next.take() {
-                Some(entry) => entry,
-                None => match stream.dir.read() {
-                    // A stream that has failed says from then on that it has ended: the next request begins anew.
-                    Some(entry) => entry.inspect_err(|_| stream.offset = NOWHERE)?,
-                    None => return Ok(()),
-                },
-            };
-            let next = entry.offset().cast_unsigned();
-            let name = OsStr::from_bytes(entry.file_name().to_bytes());
-            if add(name, entry.ino(), entry.file_type(), next) {
-                stream.next = Some(entry);
+        while let Some((entry, name)) = rest.first() {
+            if add(OsStr::from_bytes(name), entry) {
                 return Ok(());
             }
-            stream.offset = next;
+            *at = entry.next;
+            rest.pop();
+        }
+        loop {
+            let mut room = [const { MaybeUninit::uninit() }; READ_BYTES];
+            let mut read = RawDir::new(&*directory, &mut room);
+            let (mut some, mut full) = (false, false);
+            while let Some(entry) = read.next() {
+                let entry = match entry {
+                    // The directory was removed.
+                    Err(Errno::NOENT) => return Ok(()),
+                    entry => entry?,
+                };
+                let (entry, name) = Entry::of(&entry);
+                full = full || add(OsStr::from_bytes(name), entry);
+                if full {
+                    rest.push(entry, name);
+                } else {
+                    *at = entry.next;
+                }
+                some = true;
+                if read.is_buffer_empty() {
+                    break;
+                }
+            }
+            if full || !some {
+                return Ok(());
+            }
         }
     }
 
@@ -98,8 +176,8 @@ impl OpenDir {
     /// # Errors
     /// Those of `getdents`.
     pub fn read(&self, core: &Core, offset: u64, reply: &mut DirectoryEntries) -> Result<(), Errno> {
-        self.entries(offset, |name, ino, file_type, next| {
-            reply.add(core.table.number(ino), next, file_type.as_raw_mode(), name)
+        self.entries(offset, |name, Entry { ino, kind, next, .. }| {
+            reply.add(core.table.number(ino), next, kind.as_raw_mode(), name)
         })
     }
 
@@ -116,7 +194,7 @@ impl OpenDir {
         let mut some = false;
         let mut failed = Ok(());
         let now_ms = coarse_ms();
-        self.entries(offset, |name, ino, kind, next| {
+        self.entries(offset, |name, Entry { ino, kind, next, .. }| {
             let number = core.table.number(ino);
             if core.table.get(number).is_ok_and(|node| node.is_told(now_ms)) {
                 some = true;
