@@ -3,7 +3,7 @@
 //! | what | attributes | name |
 //! |---|---|---|
 //! | file that programs write past this mount | 0 | 10 s, beside other mounts 1 s |
-//! | file that is open, or was changed less than two seconds ago | 0.1 s, beside other mounts 0 | the same |
+//! | file that is open, or has datafiles and was changed less than two seconds ago | 0.1 s, beside other mounts 0 | the same |
 //! | file otherwise | 10 s, beside other mounts 0 | the same |
 //! | directory, symbolic link, special file | 10 s, beside other mounts 1 s | the same |
 //! | a name that does not exist | – | 10 s, beside other mounts 0 |
@@ -109,11 +109,9 @@ impl Core {
         if self.neighbours.believes() { LONG } else { USUAL }
     }
 
-    /// How long attributes of files hold; of one that is not open here as `closed` says.
-    fn of_files(&self, closed: Option<&Stat>) -> Duration {
-        // The last close may have just put its size and times.
-        let believes = closed.is_some_and(is_settled) && self.neighbours.believes();
-        match (believes, self.writeback) {
+    /// How long attributes of files hold; `is_final`: nothing will change those of this one before it is opened.
+    fn of_files(&self, is_final: bool) -> Duration {
+        match (is_final && self.neighbours.believes(), self.writeback) {
             (true, _) => LONG,
             // With writeback_cache the kernel owns size and times, and would ask before each write.
             (false, true) => USUAL,
@@ -151,13 +149,16 @@ impl Core {
         if !node.is_file() {
             return Ok(NodeAttributes { attr: file_attr(node.ino, &stat), ttl: self.of_others() });
         }
-        let closed = if open.is_none() { Some(&stat) } else { None };
         let known = match &open {
             Some(shared) => shared.file.attributes(),
             None => self.attributes_of_closed(node, &stat),
         };
         let mut found = match known {
-            Ok(known) => NodeAttributes { ttl: self.of_files(closed), ..self.attributes_of_file(node, &stat, &known) },
+            Ok(known) => {
+                // The last close may have just put the size and times of datafiles. Without one the inode has them always.
+                let is_final = open.is_none() && (known.is_alone || is_settled(&stat));
+                NodeAttributes { ttl: self.of_files(is_final), ..self.attributes_of_file(node, &stat, &known) }
+            }
             Err(failure) => {
                 self.report(node, "asking for the size", &Failure::Store(failure));
                 NodeAttributes { attr: file_attr(node.ino, &stat), ttl: Duration::ZERO }
@@ -210,7 +211,7 @@ impl Core {
         known.put_into(&mut stat);
         let mut attr = file_attr(node.ino, &stat);
         attr.blksize = BLOCK_BYTES;
-        NodeAttributes { attr, ttl: self.of_files(None) }
+        NodeAttributes { attr, ttl: self.of_files(false) }
     }
 
     /// Changes attributes as the caller, in the order in which a failure leaves the least behind. Mode, owner and group

@@ -116,8 +116,8 @@ fn stat_of(found: &Statx) -> Stat {
     stat
 }
 
-/// What the kernel believes for no longer is about to run out.
-const SOON: Duration = Duration::from_secs(1);
+/// What the kernel believes for no longer is about to run out: a program that lists may look at the entries within this time.
+const SOON: Duration = Duration::from_millis(250);
 
 /// Milliseconds of the coarse monotonic clock. No system call.
 pub fn coarse_ms() -> u64 {

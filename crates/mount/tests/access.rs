@@ -2,13 +2,9 @@
 
 mod common;
 
-use std::path::Path;
 use std::process::Command;
 
 use common::{Mounted, TestPool, need, succeeded};
-use stripewise_optimisation::SMALL;
-use stripewise_store::handle::Optimisations;
-use stripewise_store::{Pool, Store};
 
 /// What moves the time of access of a file, one line each: asked for while the file is open (`OPEN`), and after its
 /// close, which the mount may hear of a little later.
@@ -70,14 +66,6 @@ if os.environ.get("BOTH"):
     case("write beside reads", lambda fd: os.pwrite(fd, b"y", 0), os.O_RDWR)
 "#;
 
-/// Small files that are made from now on have their bytes in their inodes.
-fn keep_in_inodes(pool: &TestPool) {
-    let mut optimisations = Optimisations::default();
-    optimisations.enable(SMALL.index, 65536).unwrap();
-    let store = Store::open(Pool::load(&pool.file()).unwrap()).unwrap();
-    store.change_hints(Path::new("."), |hints| hints.set(None, optimisations)).unwrap();
-}
-
 /// The cases in a directory.
 fn cases(command: &mut Command, variables: &[&str]) -> String {
     need("python3");
@@ -115,7 +103,7 @@ fn reading_a_file_that_the_mount_serves_alone_moves_it_too() {
 #[test]
 fn reading_a_file_in_its_inode_moves_it_too() {
     let pool = TestPool::new();
-    keep_in_inodes(&pool);
+    pool.hint("small=64K");
     assert_eq!(on(&Mounted::new(&pool, "mnt", "rw"), &EXACT), beside(&pool, &EXACT));
 }
 
@@ -140,7 +128,7 @@ fn a_mount_without_access_times_moves_none() {
     for (options, in_inodes) in [("noatime", false), ("nopassthrough,noatime", false), ("noatime", true)] {
         let pool = TestPool::new();
         if in_inodes {
-            keep_in_inodes(&pool);
+            pool.hint("small=64K");
         }
         let found = on(&Mounted::new(&pool, "mnt", options), &EXACT);
         assert!(!found.contains("True"), "{options}, in inodes: {in_inodes}: {found}");

@@ -12,20 +12,9 @@ use common::faulty::Faulty;
 use common::{Mounted, TestPool, eventually};
 use fuser::Errno;
 use rustix::fs::{Mode, OFlags};
-use stripewise_optimisation::OptimisationSetting;
-use stripewise_store::handle::Optimisations;
-use stripewise_store::hints::DirectoryHints;
 use stripewise_store::{File as StoreFile, Files, Pool, Store};
 
 const WIDTH: usize = 4096;
-
-fn hint(pool: &TestPool, setting: &str) {
-    let (index, parameters) = OptimisationSetting::parse(setting).unwrap().pack();
-    let mut optimisations = Optimisations::default();
-    optimisations.enable(index, parameters).unwrap();
-    let store = Store::open(Pool::load(&pool.file()).unwrap()).unwrap();
-    store.change_hints(Path::new("."), |hints: &mut DirectoryHints| hints.set(None, optimisations)).unwrap();
-}
 
 /// A close; the errno that it gives, or 0.
 fn close(file: File) -> i32 {
@@ -41,7 +30,7 @@ fn new(mount: &Mounted, name: &str) -> File {
 #[test]
 fn programs_of_one_mount_see_what_is_gathered_and_others_what_was_synced_or_closed() {
     let pool = TestPool::new();
-    hint(&pool, "writebehind=64K:60s");
+    pool.hint("writebehind=64K:60s");
     let (mount, other) = (Mounted::new(&pool, "mnt", "rw"), Mounted::new(&pool, "other", "rw"));
     let file = new(&mount, "f");
     for number in 0..10_u8 {
@@ -71,7 +60,7 @@ fn programs_of_one_mount_see_what_is_gathered_and_others_what_was_synced_or_clos
 #[test]
 fn maps_have_what_is_gathered() {
     let pool = TestPool::new();
-    hint(&pool, "writebehind=64K:60s");
+    pool.hint("writebehind=64K:60s");
     let mount = Mounted::new(&pool, "mnt", "rw");
     let said = pool.python(&format!(
         "import mmap, os\n\
@@ -102,7 +91,7 @@ fn faulty_second(pool: &TestPool) -> Faulty {
 #[test]
 fn what_a_disk_does_not_take_is_kept_until_it_is_synced() {
     let pool = TestPool::new();
-    hint(&pool, "writebehind=64K:60s");
+    pool.hint("writebehind=64K:60s");
     let server = faulty_second(&pool);
     let mount = Mounted::new(&pool, "mnt", "noatime");
     let (file, lost) = (new(&mount, "kept"), new(&mount, "lost"));
@@ -127,7 +116,7 @@ fn what_a_disk_does_not_take_is_kept_until_it_is_synced() {
 #[test]
 fn errors_reach_who_has_to_know() {
     let pool = TestPool::new();
-    hint(&pool, "writebehind=64K:60s");
+    pool.hint("writebehind=64K:60s");
     let server = faulty_second(&pool);
     let mount = Mounted::new(&pool, "mnt", "noatime");
     let cases = [
@@ -170,7 +159,7 @@ fn wait_for_writers(pool: &TestPool, name: &str) {
 #[test]
 fn what_was_read_once_is_read_again_without_the_servers() {
     let pool = TestPool::new();
-    hint(&pool, "cached=1M");
+    pool.hint("cached=1M");
     let server = faulty_second(&pool);
     let mount = Mounted::new(&pool, "mnt", "noatime");
     let bytes: Vec<u8> = (0..6 * WIDTH).map(|at| (at / 7) as u8).collect();
@@ -205,7 +194,7 @@ fn open_in_store(files: &std::sync::Arc<Files>, flags: OFlags) -> Result<StoreFi
 #[test]
 fn what_the_kernel_keeps_has_no_writer_by_any_way_and_is_never_old() {
     let pool = TestPool::new();
-    hint(&pool, "cached");
+    pool.hint("cached");
     let mounts = [Mounted::new(&pool, "mnt", "rw"), Mounted::new(&pool, "other", "rw")];
     let files = Files::open(Pool::load(&pool.file()).unwrap()).unwrap();
     let content = |round: usize| vec![round as u8; 3 * WIDTH + 100 * round];

@@ -112,6 +112,16 @@ fn requests(trace: &Path, server: &mut Command) -> Vec<Vec<&'static str>> {
     (0..CALLS.len()).map(|number| found.remove(&format!("mark-{number:03}")).unwrap_or_default()).collect()
 }
 
+/// What strace has seen from the lookup of the name `from` to that of `to`: requests for which a program waits.
+fn between(trace: &Path, from: &str, to: &str) -> Vec<(u32, String)> {
+    let text = std::fs::read_to_string(trace).unwrap();
+    let mut requests: Vec<_> =
+        text.lines().filter_map(message).filter(|(kind, _)| !AFTERWARDS.contains(kind)).collect();
+    let of = |name| requests.iter().position(|(kind, body)| *kind == 1 && body.starts_with(name)).unwrap();
+    let (begin, end) = (of(from) + 1, of(to));
+    requests.drain(begin..end).collect()
+}
+
 /// strace of what a program reads of the device, into `trace`.
 fn traced(trace: &Path) -> Command {
     let mut command = Command::new("strace");
@@ -169,10 +179,41 @@ fn a_mount_that_is_alone_is_not_asked_again_for_seconds() {
     command.args([BIN, "--private"]).arg(pool.file()).args(["--", "python3", "-c", SCRIPT]).env("M", pool.mnt());
     command.env("STRIPEWISE_FUSE_DEVICE", "1");
     succeeded("the script", &command.output().unwrap());
-    let text = std::fs::read_to_string(&trace).unwrap();
-    let requests: Vec<_> = text.lines().filter_map(message).filter(|(kind, _)| !AFTERWARDS.contains(kind)).collect();
-    let of = |name| requests.iter().position(|(kind, body)| *kind == 1 && body.starts_with(name));
-    let between = &requests[of("mark-begin").unwrap() + 1..of("mark-end").unwrap()];
+    let between = between(&trace, "mark-begin", "mark-end");
+    assert!(between.is_empty(), "{between:?}");
+}
+
+/// The attributes of a small file are those of its inode, and final once it is closed: the kernel asks for them once, and not again
+/// for seconds, nor for each entry of a list. What changes the file is seen at once.
+#[test]
+fn a_small_file_that_was_just_closed_is_not_asked_for_again() {
+    const SCRIPT: &str = "import os, time\n\
+        def mark(name):\n\
+        \x20   try: os.stat(name)\n\
+        \x20   except FileNotFoundError: pass\n\
+        def sizes(): return [os.stat(f'd/f{n}').st_size for n in range(20)]\n\
+        os.chdir(os.environ['M'])\n\
+        os.mkdir('d')\n\
+        for n in range(20): open(f'd/f{n}', 'wb').write(b'x' * n)\n\
+        # Until what the answers to CREATE said has run out.\n\
+        time.sleep(0.3)\n\
+        assert sizes() == list(range(20))\n\
+        time.sleep(0.3)\n\
+        mark('mark-begin')\n\
+        assert sizes() == list(range(20))\n\
+        mark('mark-end')\n\
+        os.truncate('d/f7', 70)\n\
+        with open('d/f8', 'ab') as f: f.write(b'y' * 72)\n\
+        assert sizes()[6:10] == [6, 70, 80, 9], sizes()\n";
+    need("strace");
+    let pool = TestPool::new();
+    pool.hint("small=64K");
+    let trace = pool.path("out/trace");
+    let mut command = traced(&trace);
+    command.args([BIN, "--private"]).arg(pool.file()).args(["--", "python3", "-c", SCRIPT]).env("M", pool.mnt());
+    command.env("STRIPEWISE_FUSE_DEVICE", "1");
+    succeeded("the script", &command.output().unwrap());
+    let between = between(&trace, "mark-begin", "mark-end");
     assert!(between.is_empty(), "{between:?}");
 }
 

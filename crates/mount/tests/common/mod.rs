@@ -13,8 +13,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use stripewise_store::Pool;
+use stripewise_optimisation::OptimisationSetting;
+use stripewise_store::handle::Optimisations;
 use stripewise_store::pool::{PoolSpec, TierSpec};
+use stripewise_store::{Pool, Store};
 
 /// The program under test.
 pub const BIN: &str = env!("CARGO_BIN_EXE_stripewise-mount");
@@ -52,6 +54,15 @@ impl TestPool {
         let pool = TestPool { dir };
         Pool::load(&pool.file()).unwrap().prepare().unwrap();
         pool
+    }
+
+    /// Gives files that are made from now on this optimisation.
+    pub fn hint(&self, setting: &str) {
+        let (index, parameters) = OptimisationSetting::parse(setting).unwrap().pack();
+        let mut optimisations = Optimisations::default();
+        optimisations.enable(index, parameters).unwrap();
+        let store = Store::open(Pool::load(&self.file()).unwrap()).unwrap();
+        store.change_hints(Path::new("."), |hints| hints.set(None, optimisations)).unwrap();
     }
 
     /// A pool of several users, which they can reach.
