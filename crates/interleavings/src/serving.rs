@@ -1,6 +1,7 @@
 //! The mount's threads that wait for requests.
 
 use crate::lock;
+use shuttle::rand::{Rng, thread_rng};
 use shuttle::sync::{Condvar, Mutex};
 use shuttle::thread;
 use std::sync::{Arc, PoisonError};
@@ -48,10 +49,13 @@ impl Kernel {
 fn serves(kernel: &Kernel, workers: &Arc<Workers>, round_ends: impl Fn(usize) -> usize) {
     while let Some(number) = kernel.read() {
         workers.take();
+        if thread_rng().gen_bool(0.3) {
+            workers.will_wait();
+        }
         let all = round_ends(number);
         kernel.wait(|state| state.taken >= all);
         kernel.change(|state| state.answered += 1);
-        workers.rest(Duration::ZERO, 2);
+        workers.rest(Duration::ZERO, thread_rng().gen_range(1..=2));
     }
 }
 

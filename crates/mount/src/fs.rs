@@ -158,6 +158,7 @@ impl FuseServer for PoolFs {
                 }
             };
         let _answer = may_name(&call).then(|| self.core.believed.answer());
+        self.foresee(&call);
         match call {
             Call::Lookup { name } => self.lookup(request, name, reply),
             Call::GetAttr => self.getattr(ino, reply),
@@ -185,11 +186,9 @@ impl FuseServer for PoolFs {
                 self.create_unnamed(request, Maker { mode, umask, caller: Caller::of(request) }, flags, reply);
             }
             Call::Read { handle, offset, size, by_syscall } => {
-                self.core.crowd.moves(size as usize);
                 self.read(request, handle, (offset, size), by_syscall, reply);
             }
             Call::Write { handle, offset, write_flags, flags, data } => {
-                self.core.crowd.moves(data.len());
                 self.write(request, handle, (offset, data), (write_flags, flags), reply);
             }
             Call::Flush { handle } => self.flush(handle, reply),
@@ -239,6 +238,16 @@ impl FuseServer for PoolFs {
 }
 
 impl PoolFs {
+    /// Tells those who choose the threads what `call` will take.
+    fn foresee(&self, call: &Call<'_>) {
+        match call {
+            Call::Read { size, .. } => self.core.crowd.moves(*size as usize),
+            Call::Write { data, .. } => self.core.crowd.moves(data.len()),
+            Call::FSync { .. } | Call::FSyncDir { .. } => self.core.workers.will_wait(),
+            _ => {}
+        }
+    }
+
     /// Asks of the kernel what this file system does better with.
     ///
     /// # Errors

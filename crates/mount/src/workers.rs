@@ -55,7 +55,7 @@ struct State {
     /// What each thread does, by its number.
     threads: Vec<Does>,
     serving: usize,
-    /// Threads that serve for longer than a look takes.
+    /// Threads that serve for longer than a look takes, or wait.
     stuck: usize,
     looks: u64,
     /// No thread waited at some moment since the last look.
@@ -75,7 +75,7 @@ enum Does {
     Rests,
     /// It serves a request since that look.
     Serves(u64),
-    /// It serves one for longer than a look takes.
+    /// It serves one for longer than a look takes, or that will wait.
     IsStuck,
 }
 
@@ -188,6 +188,21 @@ impl Workers {
         self.needed.notify_one();
     }
 
+    /// The request that this thread has taken will wait for a disk: another thread serves in its place. One short lock.
+    pub fn will_wait(&self) {
+        let Some(number) = MEMBER.with(|member| member.borrow().as_ref().map(|member| member.number)) else { return };
+        let mut state = lock(&self.state);
+        if matches!(state.threads[number], Does::Serves(_)) {
+            state.threads[number] = Does::IsStuck;
+            state.stuck += 1;
+        }
+        if state.waiting == 0 && state.parked > state.called && state.moving() + state.called < state.few {
+            state.called += 1;
+            drop(state);
+            self.needed.notify_one();
+        }
+    }
+
     /// This thread is about to wait for the next request, after one that took `service`; it is parked first if enough others do, or soon
     /// will. `few` threads are to serve while requests gather. Only after [`Workers::take`]. One short lock.
     pub fn rest(&self, service: Duration, few: usize) {
@@ -244,19 +259,27 @@ mod tests {
     use super::*;
     use std::sync::mpsc::{Receiver, Sender, channel};
 
-    /// A thread that takes a request for every `true` that it is sent, is done with it at `false`, after it has waited for that long, and
-    /// says so when it waits again.
-    fn worker(workers: &Arc<Workers>, waits: Duration) -> (Sender<bool>, Receiver<()>) {
+    #[derive(Clone, Copy)]
+    enum Order {
+        Take,
+        WillWait,
+        Rest,
+    }
+
+    /// A thread that does as it is told, and says so when it has; it rests after it has waited for that long, and `few` are to serve.
+    fn worker(workers: &Arc<Workers>, waits: Duration, few: usize) -> (Sender<Order>, Receiver<()>) {
         let (orders, received) = channel();
         let (say, said) = channel();
         let workers = workers.clone();
         std::thread::spawn(move || {
-            for take in received {
-                if take {
-                    workers.take();
-                } else {
-                    std::thread::sleep(waits);
-                    workers.rest(waits, 2);
+            for order in received {
+                match order {
+                    Order::Take => workers.take(),
+                    Order::WillWait => workers.will_wait(),
+                    Order::Rest => {
+                        std::thread::sleep(waits);
+                        workers.rest(waits, few);
+                    }
                 }
                 if say.send(()).is_err() {
                     return;
@@ -266,8 +289,8 @@ mod tests {
         (orders, said)
     }
 
-    fn order(worker: &(Sender<bool>, Receiver<()>), take: bool) {
-        worker.0.send(take).unwrap();
+    fn order(worker: &(Sender<Order>, Receiver<()>), order: Order) {
+        worker.0.send(order).unwrap();
     }
 
     fn eventually(workers: &Workers, what: &str, holds: impl Fn(&State) -> bool) {
@@ -283,23 +306,23 @@ mod tests {
     #[test]
     fn who_is_not_needed_is_parked_and_called_when_all_are_busy() {
         let workers = Arc::new(Workers::new(2));
-        let threads: Vec<_> = (0..4).map(|_| worker(&workers, Duration::ZERO)).collect();
+        let threads: Vec<_> = (0..4).map(|_| worker(&workers, Duration::ZERO, 2)).collect();
         for thread in &threads {
-            order(thread, true);
+            order(thread, Order::Take);
             thread.1.recv().unwrap();
         }
         for thread in &threads {
-            order(thread, false);
+            order(thread, Order::Rest);
         }
         eventually(&workers, "two wait and two are parked", |state| (state.waiting, state.parked) == (2, 2));
         let waiting: Vec<_> = threads.iter().filter(|thread| thread.1.try_recv().is_ok()).collect();
         for thread in &waiting {
-            order(thread, true);
+            order(thread, Order::Take);
         }
         eventually(&workers, "one is called", |state| (state.waiting, state.parked, state.called) == (1, 1, 0));
         assert!(lock(&workers.state).looks > 0, "not before the two were seen to be stuck");
         for thread in &waiting {
-            order(thread, false);
+            order(thread, Order::Rest);
         }
         eventually(&workers, "one more is parked", |state| (state.waiting, state.parked) == (2, 2));
         eventually(&workers, "no thread watches", |state| !state.is_watched);
@@ -308,29 +331,48 @@ mod tests {
     #[test]
     fn where_requests_wait_a_thread_is_called_for_each() {
         let workers = Arc::new(Workers::new(2));
-        let threads: Vec<_> = (0..3).map(|_| worker(&workers, Duration::from_millis(1))).collect();
+        let threads: Vec<_> = (0..3).map(|_| worker(&workers, Duration::from_millis(1), 2)).collect();
         for thread in &threads {
-            order(thread, true);
+            order(thread, Order::Take);
             thread.1.recv().unwrap();
         }
         let looks = lock(&workers.state).looks;
         for thread in &threads {
-            order(thread, false);
+            order(thread, Order::Rest);
         }
         eventually(&workers, "two wait and one is parked", |state| (state.waiting, state.parked) == (2, 1));
         let waiting: Vec<_> = threads.iter().filter(|thread| thread.1.try_recv().is_ok()).collect();
         for thread in &waiting {
-            order(thread, true);
+            order(thread, Order::Take);
         }
         eventually(&workers, "the third waits", |state| (state.waiting, state.parked, state.called) == (1, 0, 0));
         assert_eq!(lock(&workers.state).looks, looks, "it was called by the second");
     }
 
     #[test]
+    fn where_one_thread_serves_another_comes_when_its_request_will_wait() {
+        let workers = Arc::new(Workers::new(1));
+        let threads: Vec<_> = (0..2).map(|_| worker(&workers, Duration::ZERO, 1)).collect();
+        for take in [Order::Take, Order::Rest] {
+            threads.iter().for_each(|thread| order(thread, take));
+        }
+        eventually(&workers, "one waits and one is parked", |state| (state.waiting, state.parked) == (1, 1));
+        let waiting = threads.iter().find(|thread| thread.1.try_iter().count() == 2).unwrap();
+        for take in [Order::Take, Order::WillWait] {
+            order(waiting, take);
+            waiting.1.recv().unwrap();
+        }
+        assert_eq!(lock(&workers.state).stuck, 1);
+        eventually(&workers, "the other waits", |state| (state.waiting, state.parked, state.called) == (1, 0, 0));
+        order(waiting, Order::Rest);
+        eventually(&workers, "one is parked", |state| (state.waiting, state.parked, state.stuck) == (1, 1, 0));
+    }
+
+    #[test]
     fn the_end_of_a_thread_lets_the_parked_ones_go() {
         let workers = Arc::new(Workers::new(2));
-        let mut threads: Vec<_> = (0..5).map(|_| worker(&workers, Duration::ZERO)).collect();
-        for take in [true, false] {
+        let mut threads: Vec<_> = (0..5).map(|_| worker(&workers, Duration::ZERO, 2)).collect();
+        for take in [Order::Take, Order::Rest] {
             for thread in &threads {
                 order(thread, take);
             }
