@@ -8,7 +8,7 @@ import pytest
 
 from conftest import BIN, with_a_file_beside_an_ssd
 from stripewise import _native, layouts
-from stripewise.api import adapt, promotion
+from stripewise.api import adapt, between, promotion
 from stripewise.api.pacing import Pace
 from stripewise.pool import Pool
 
@@ -189,6 +189,56 @@ def test_what_is_hot_is_taken_to_last_as_long_as_it_has(pool):
         "all has changed once in a while: the last period counts for a quarter, and the mean for a half"
     )
     assert 5 < lasted_s[5] < lasted_s[4] < lasted_s[3]
+
+
+def test_a_short_period_counts_for_the_share_of_one_that_it_is(pool):
+    looks = Looks(pool)
+    for _ in range(4):
+        looks.look(dict.fromkeys(range(20, 24), 100_000))
+        looks.promoter.lasts_s(10.0)
+    looks.look(dict.fromkeys(range(40, 44), 100_000))
+    # A quarter of all changes within a mean of 8 s, and not within the 2 s of the last period.
+    assert looks.promoter.lasts_s(2.0) == 16.0
+
+
+def test_a_load_in_other_places_is_no_change_within_one(pool, monkeypatch):
+    now_s = [100.0]
+    monkeypatch.setattr(between, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    horizons_s = []
+    monkeypatch.setattr(between.adapt, "reconsider", lambda _, limits, **__: horizons_s.append(limits.horizon_s))
+    rounds = between.Rounds(pool, 1.0)
+    looks, places, shifts = Looks(pool), [20], [False]
+    monkeypatch.setattr(rounds, "_promoter", looks.promoter)
+    monkeypatch.setattr(
+        rounds, "_watch", SimpleNamespace(lasted_s=None, has_shifted=lambda: shifts[0], heat=lambda: None)
+    )
+
+    def look(seconds, *_):
+        now_s[0] += seconds
+        looks.look(dict.fromkeys(range(places[0], places[0] + 4), 100_000), seconds)
+        return iter(())
+
+    monkeypatch.setattr(looks.promoter, "run", look)
+    limits = adapt.Limits()
+    for _ in range(4):
+        rounds.decide(pool, limits)
+        list(rounds.until_due(10.0, limits))
+    assert horizons_s == [limits.horizon_s, 10.0, 20.0, 30.0], "it has watched for that long"
+    rounds.decide(pool, limits)
+    # The next look finds the load elsewhere, and is the last one before the next decision.
+    places[0], shifts[0] = 40, True
+    list(rounds.until_due(10.0, limits))
+    rounds.decide(pool, limits)
+    assert horizons_s[4:] == [40.0, 41.0], "what is hot has not changed within either load"
+    shifts[0] = False
+    list(rounds.until_due(10.0, limits))
+    rounds.decide(pool, limits)
+    assert horizons_s[6:] == [51.0]
+    # What is hot changes within a load: no shift, and the horizon is short.
+    places[0] = 10
+    list(rounds.until_due(10.0, limits))
+    rounds.decide(pool, limits)
+    assert horizons_s[7] < 30.0
 
 
 def test_adapt_promotes_between_two_decisions_and_says_so_in_the_next(tmp_path, stripewise):

@@ -87,7 +87,11 @@ class Rounds:
                 time.sleep(period_s / looks)
             else:
                 yield from self._promoter.run(period_s / looks, limits, self._copied_bytes, progress, goes_on)
-            if not goes_on() or self._watch.has_shifted():
+            if not goes_on():
+                return
+            if self._watch.has_shifted():
+                if self._promoter is not None:
+                    self._promoter.has_shifted()
                 return
 
     def _copied_bytes(self) -> int:

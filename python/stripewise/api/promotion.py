@@ -116,7 +116,8 @@ class Promoter:
     _period: Load = field(default_factory=dict)
     """What came since the last decision, and between the two before."""
     _last_period: Load = field(default_factory=dict)
-    _changed: float | None = None
+    _changed: tuple[float, float] | None = None
+    """How much has changed from a period to the next, of all, and how long that period was: weighted means."""
     _watched_s: float = 0.0
     """Time from the first of these decisions to the last."""
     _room_blocks: int = 1
@@ -227,16 +228,25 @@ class Promoter:
 
         No longer than it has been watched: what is known of some minutes says nothing of a day. Of what the hottest
         blocks of a period had, those of the period before had a share: the rest has changed. In some time all of it
-        does at that rate, and a part of it stays hot for half of that in the mean. O(blocks log of them).
+        does at that rate, and a part of it stays hot for half of that in the mean. A short period counts for its share.
+        O(blocks log of them).
         """
         period, last = self._period, self._last_period
         self._period, self._last_period = {}, period
         if period and last:
             changed = max(0.0, 1 - self._hottest_us(last, period) / self._hottest_us(period, period))
-            known = changed if self._changed is None else self._changed
-            self._changed = known + (changed - known) * LEARNS
+            known, known_s = self._changed or (changed, passed_s)
+            self._changed = known + (changed - known) * LEARNS, known_s + (passed_s - known_s) * LEARNS
         self._watched_s += passed_s
-        return min(self._watched_s, passed_s / (2 * self._changed) if self._changed else math.inf)
+        changed, changed_s = self._changed or (0.0, 0.0)
+        return min(self._watched_s, changed_s / (2 * changed) if changed else math.inf)
+
+    def has_shifted(self) -> None:
+        """The load is another one: what it has hot is no change within a load, and is compared with none of before.
+
+        How long loads last as a whole is another question (`shifts.Watch`).
+        """
+        self._period, self._last_period = {}, {}
 
     def _hottest_us(self, by: Load, of: Load) -> float:
         """What the blocks that are hottest by one load have of another."""
