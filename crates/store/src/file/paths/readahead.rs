@@ -152,8 +152,7 @@ impl<B: IoPath + Clone + 'static> ReadAhead<B> {
             if range.is_empty() {
                 break;
             }
-            let fetch = self.fetch(sender, range.start, range.end - range.start)?;
-            stream.windows.push(range, fetch);
+            stream.windows.push(range.clone(), || self.fetch(sender, range.start, range.end - range.start))?;
         }
         if had_begun && !stream.windows.has_begun() {
             stream.front = ReadFront::of(offset, len);

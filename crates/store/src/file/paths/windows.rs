@@ -3,7 +3,9 @@
 //! Readers drift apart. The first one to come near the end of the windows has the next one fetched, those behind it find what was
 //! fetched for all. A window is kept until its pieces were asked for, and for a while after the last of them: then it leaves. Where
 //! there is no room for the next one, it is not fetched, so that the first reader waits for the servers as if there were no
-//! windows, and the others catch up.
+//! windows, and the others catch up. The pieces that readers take so by themselves are kept in mind: of the window that is then fetched
+//! for the others they are asked for already, and one of which little is left is not fetched. Else each of these windows would wait in
+//! vain for readers that have passed it, and leave the next ones no room.
 //!
 //! What windows hold can become old. They stay then, with what is known of their readers, and each is fetched again when a reader comes
 //! to it that has not passed it.
@@ -19,8 +21,10 @@ const IDLE: u64 = 16;
 const GIVEN_UP: u64 = 1024;
 /// As many for one of which as much was asked for as of the last one that was given up.
 const NEARLY_ASKED: u64 = 512;
-/// The part of a window, its last, that is not waited for then, and for which it is not fetched again.
+/// The part of a window, its last, that is not waited for then, and for which it is not fetched, or not again.
 const LAST: u64 = 8;
+/// Pieces behind the windows that are kept in mind: after as many requests those for which there is no room are given up.
+const MOST_BEYOND: u64 = GIVEN_UP;
 
 /// One of them.
 #[derive(Debug)]
@@ -78,7 +82,12 @@ pub(crate) struct KeptWindows<T> {
     step_bytes: u64,
     /// Where the next one begins.
     next: u64,
-    /// Since there were none: bytes of all windows, and what was asked for of them.
+    /// Whether there was no room for it.
+    is_full: bool,
+    /// Pieces that were asked for since then where no window is yet, and the end of the last one.
+    beyond: Vec<Range<u64>>,
+    beyond_end: u64,
+    /// Since there were none: bytes of all windows that were not asked for before they were fetched, and what was asked for of them.
     fetched_bytes: u64,
     asked_bytes: u64,
     /// Of the last one that was given up, or of which all was asked for: how much of it was not, and its length.
@@ -115,6 +124,9 @@ impl<T> Default for KeptWindows<T> {
             requests: 0,
             step_bytes: 0,
             next: 0,
+            is_full: false,
+            beyond: Vec::new(),
+            beyond_end: 0,
             fetched_bytes: 0,
             asked_bytes: 0,
             left_of_last: (0, 1),
@@ -143,6 +155,9 @@ impl<T> KeptWindows<T> {
         self.list.clear();
         (self.step_bytes, self.fetched_bytes, self.asked_bytes) = (0, 0, 0);
         self.left_of_last = (0, 1);
+        self.is_full = false;
+        self.beyond.clear();
+        self.beyond_end = 0;
     }
 
     /// Lets go of what they hold where that `is_old`. O(windows).
@@ -166,10 +181,12 @@ impl<T> KeptWindows<T> {
         }
     }
 
-    /// Whether a request is for what the windows hold, or for what is so near behind it that the next ones will hold it.
+    /// Whether a request is for what the windows hold, or for what is so near behind it, or behind what was asked for there, that the
+    /// next ones will hold it.
     pub(crate) fn reach(&self, offset: u64) -> bool {
         let (Some(first), Some(last)) = (self.list.front(), self.list.back()) else { return false };
-        (first.range.start..last.range.end.saturating_add(self.step_bytes)).contains(&offset)
+        let end = last.range.end.max(self.beyond_end);
+        (first.range.start..end.saturating_add(self.step_bytes)).contains(&offset)
     }
 
     /// Notes a request of the stream, which is for one piece. A piece that was asked for before counts for nothing: it may be of others
@@ -186,6 +203,12 @@ impl<T> KeptWindows<T> {
             }
         }
         self.requests += u64::from(is_new || !is_here);
+        let most_bytes = MOST_BEYOND * (piece.end - piece.start);
+        let is_beyond = piece.end > self.next && piece.end - self.next <= most_bytes;
+        if self.is_full && is_beyond && (self.beyond.len() as u64) < MOST_BEYOND {
+            self.beyond_end = self.beyond_end.max(piece.end);
+            self.beyond.push(piece);
+        }
     }
 
     /// The window that is to be fetched now that a request at `offset` has come; `None`: none is. The first one begins at `from`, and has
@@ -208,30 +231,43 @@ impl<T> KeptWindows<T> {
         let most_bytes = bounds.most_bytes(step_bytes, are_used) - step_bytes;
         let had_begun = self.has_begun();
         self.make_room(most_bytes);
-        if had_begun != self.has_begun() || self.kept_bytes() > most_bytes {
+        if had_begun != self.has_begun() {
+            return None;
+        }
+        self.is_full = self.kept_bytes() > most_bytes;
+        if self.is_full {
             return None;
         }
         let from = if had_begun { self.next } else { from };
         Some(from..from.saturating_add(step_bytes))
     }
 
-    /// Adds the window that is fetched, behind the last one.
-    pub(crate) fn push(&mut self, range: Range<u64>, what: T) {
-        self.step_bytes = range.end - range.start;
-        self.fetched_bytes += self.step_bytes;
-        self.next = range.end;
-        self.list.push_back(KeptWindow {
-            range,
-            asked: Vec::new(),
-            asked_bytes: 0,
-            used: self.requests,
-            what: Some(what),
-        });
+    /// Adds the next window behind the last one. It holds what `fetch` gives, which is asked only where readers are still to come for it;
+    /// `None`: that gives nothing, and no window is added. O(pieces that were asked for behind the windows).
+    pub(crate) fn push(&mut self, range: Range<u64>, fetch: impl FnOnce() -> Option<T>) -> Option<()> {
+        let used = self.requests;
+        let mut window = KeptWindow { range, asked: Vec::new(), asked_bytes: 0, used, what: None };
+        for piece in &self.beyond {
+            window.note(piece);
+        }
+        if window.is_awaited() {
+            window.what = Some(fetch()?);
+            self.fetched_bytes += window.left_bytes();
+        }
+        self.step_bytes = window.len();
+        self.next = window.range.end;
+        self.beyond.retain(|piece| piece.end > self.next);
+        if self.beyond.is_empty() {
+            self.beyond_end = 0;
+        }
+        self.list.push_back(window);
+        Some(())
     }
 
-    /// Bytes of all of them. O(windows).
+    /// Bytes of all of them that hold something, or are to be fetched again. O(windows).
     fn kept_bytes(&self) -> u64 {
-        self.list.iter().map(KeptWindow::len).sum()
+        let held = |window: &&KeptWindow<T>| window.what.is_some() || window.is_awaited();
+        self.list.iter().filter(held).map(KeptWindow::len).sum()
     }
 
     /// Lets go of windows that all readers have passed, and where there are more than `most_bytes` of those that are given up, or of
@@ -298,8 +334,12 @@ mod tests {
                 self.windows.put_again(&range, range.clone());
             }
             while let Some(range) = self.windows.next(offset, end, 16 * LEN, self.bounds) {
-                self.fetched_bytes += range.end - range.start;
-                self.windows.push(range.clone(), range);
+                let fetched_bytes = &mut self.fetched_bytes;
+                let fetch = || {
+                    *fetched_bytes += range.end - range.start;
+                    Some(range.clone())
+                };
+                self.windows.push(range.clone(), fetch);
             }
             let held: Vec<_> = self.windows.held().cloned().collect();
             assert!(held.windows(2).all(|pair| pair[0].end == pair[1].start), "{held:?} has a gap");
@@ -367,13 +407,18 @@ mod tests {
 
     #[test]
     fn readers_that_have_gone_are_waited_for_once() {
-        let mut trial = Trial::default();
-        (0..IN_ORDER).for_each(|piece| trial.read(piece));
-        // One of four has gone.
-        let others = (IN_ORDER..IN_ORDER + 40 * WINDOW).filter(|piece| piece % 4 > 0);
-        others.for_each(|piece| trial.read(piece));
-        let missed = GIVEN_UP + 2 * BOUNDS.kept * WINDOW;
-        assert!((1..missed).contains(&trial.missed), "{} requests were not served", trial.missed);
+        let missed = |windows: u64| {
+            let bounds = WindowBounds { drift_bytes: 16 * WINDOW * LEN, ..BOUNDS };
+            let mut trial = Trial { bounds, ..Trial::default() };
+            (0..IN_ORDER).for_each(|piece| trial.read(piece));
+            // One of four has gone.
+            let others = (IN_ORDER..IN_ORDER + windows * WINDOW).filter(|piece| piece % 4 > 0);
+            others.for_each(|piece| trial.read(piece));
+            trial.missed
+        };
+        let once = missed(40);
+        assert!((1..GIVEN_UP).contains(&once), "{once} requests were not served");
+        assert_eq!(missed(400), once, "they are not waited for again");
     }
 
     #[test]
@@ -404,6 +449,50 @@ mod tests {
         assert_eq!(trial.missed, missed);
         trial.windows.let_go();
         assert!(!trial.windows.has_begun());
+    }
+
+    #[test]
+    fn what_readers_took_while_there_was_no_room_is_not_waited_for() {
+        let mut trial = Trial::default();
+        (0..IN_ORDER).for_each(|piece| trial.read(piece));
+        // Three readers of four go on where there is no room, one after the other, as each waits for the servers.
+        let (ahead, end) = (6 * WINDOW, 40 * WINDOW);
+        let others = |from: u64, to: u64| (IN_ORDER + from..IN_ORDER + to).filter(|piece| piece % 4 > 0);
+        others(0, ahead + 3 * WINDOW).for_each(|piece| trial.read(piece));
+        let (missed, fetched_bytes) = (trial.missed, trial.fetched_bytes);
+        assert!(missed > WINDOW, "there is no room for {missed} pieces");
+        // The fourth comes up with them, and all go on together.
+        (IN_ORDER..IN_ORDER + ahead + 3 * WINDOW).filter(|piece| piece % 4 == 0).for_each(|piece| trial.read(piece));
+        (IN_ORDER + ahead + 3 * WINDOW..end).for_each(|piece| trial.read(piece));
+        assert!(trial.missed <= missed + WINDOW, "{} more were not served", trial.missed - missed);
+        let most_bytes = fetched_bytes + (end - IN_ORDER - ahead + 3 * WINDOW) * LEN;
+        assert!(trial.fetched_bytes <= most_bytes, "{} of {most_bytes} bytes", trial.fetched_bytes);
+    }
+
+    #[test]
+    fn a_window_of_which_little_is_left_is_not_fetched() {
+        let mut windows: KeptWindows<u64> = KeptWindows::default();
+        let bounds = WindowBounds { kept: 1, depth: 1, ..BOUNDS };
+        let mut fetched = Vec::new();
+        let mut read = |windows: &mut KeptWindows<u64>, piece: u64| {
+            windows.note(piece * LEN..(piece + 1) * LEN);
+            while let Some(range) = windows.next(piece * LEN, (piece + 1) * LEN, 16 * LEN, bounds) {
+                windows.push(range.clone(), || {
+                    fetched.push(range.start / LEN);
+                    Some(range.start)
+                });
+            }
+        };
+        (0..2 * WINDOW).for_each(|piece| read(&mut windows, piece));
+        let next = windows.next;
+        // All but one reader in sixteen go on without windows.
+        let last = next / LEN + WINDOW + 1;
+        (2 * WINDOW..last).filter(|piece| piece % 16 > 0).for_each(|piece| read(&mut windows, piece));
+        assert!(windows.reach(last * LEN + WINDOW / 2 * LEN), "what comes behind the last piece is of the stream");
+        (2 * WINDOW..last).filter(|piece| piece % 16 == 0).for_each(|piece| read(&mut windows, piece));
+        (last..last + 4 * WINDOW).for_each(|piece| read(&mut windows, piece));
+        assert!(!fetched.contains(&(next / LEN)), "{fetched:?}");
+        assert!(fetched.contains(&(next / LEN + WINDOW)), "{fetched:?}: the next one is");
     }
 
     proptest! {
