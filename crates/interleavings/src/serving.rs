@@ -55,7 +55,7 @@ fn serves(kernel: &Kernel, workers: &Arc<Workers>, round_ends: impl Fn(usize) ->
         let all = round_ends(number);
         kernel.wait(|state| state.taken >= all);
         kernel.change(|state| state.answered += 1);
-        workers.rest(Duration::ZERO, thread_rng().gen_range(1..=2));
+        workers.rest(Duration::ZERO, thread_rng().gen_range(1..=2), || thread_rng().gen_bool(0.5));
     }
 }
 

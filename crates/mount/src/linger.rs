@@ -122,10 +122,15 @@ impl Linger {
         let began_ns = began.duration_since(requests.since).as_nanos() as u64;
         let before_ns = self.taken_ns.swap(began_ns, Ordering::Relaxed);
         if self.chooses(began_ns.saturating_sub(before_ns)) && !self.busy.swap(true, Ordering::Acquire) {
-            let came = comes_soon(&requests.device);
+            let came = comes_within(&requests.device, LONGEST);
             self.busy.store(false, Ordering::Release);
             self.count(came);
         }
+    }
+
+    /// Whether a request has come that no thread has taken. A system call.
+    pub fn has_come(&self) -> bool {
+        self.requests.get().is_some_and(|requests| comes_within(&requests.device, Duration::ZERO))
     }
 
     /// Whether to linger now.
@@ -159,8 +164,8 @@ impl Linger {
     }
 }
 
-/// Whether a request comes within [`LONGEST`]. It is left for the thread to read.
-fn comes_soon(device: &OwnedFd) -> bool {
+/// Whether a request comes within that time. It is left for the thread to read.
+fn comes_within(device: &OwnedFd, longest: Duration) -> bool {
     let began = Instant::now();
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
     let mut asked = [PollFd::new(device, PollFlags::IN)];
@@ -169,7 +174,7 @@ fn comes_soon(device: &OwnedFd) -> bool {
         if poll(&mut asked, Some(&at_once)) != Ok(0) {
             return true;
         }
-        if began.elapsed() > LONGEST {
+        if began.elapsed() > longest {
             return false;
         }
     }

@@ -6,8 +6,9 @@
 //!
 //! Where requests never wait for a disk, a thread that is woken for each request only takes the processor from one that would have
 //! read the next request without a wait. So no more threads serve then than programs ask, and no more than there are processors, and
-//! requests gather meanwhile. A single program has one thread, which answers on the processor that both have. Whether requests wait
-//! is measured: [`Workers::rest`] has the time that they waited.
+//! requests gather meanwhile. A single program has one thread, which answers on the processor that both have. A program may have
+//! several requests on their way: while a thread that has answered mostly finds the next request there already, one more serves. Whether
+//! requests wait, and are there already, is measured with each 16th.
 //!
 //! A request may also wait for another one that no thread has read yet. While requests gather a parked thread watches: it looks each
 //! millisecond whether the threads that serve are stuck, and serves then itself.
@@ -33,8 +34,11 @@ const SAMPLED: u32 = 16;
 const GATHER_BELOW_NS: f64 = 20e3;
 /// A sampled request counts as no more, so that a few hundred requests later the disks can be forgotten.
 const MOST_WAIT_NS: f64 = 1e6;
-/// Weight of a sampled request in the mean.
+/// Weight of a sampled request in the means.
 const WEIGHT: f64 = 1.0 / 16.0;
+/// One thread more serves where the next request was there already for this share of the sampled ones, and one less below the other.
+const MOSTLY: f64 = 0.8;
+const SELDOM: f64 = 0.3;
 
 /// The threads of a mount that have served a request.
 #[derive(Debug)]
@@ -42,12 +46,17 @@ pub struct Workers {
     state: Mutex<State>,
     /// A parked thread is called or has to watch, or the mount has ended.
     needed: Condvar,
+    processors: usize,
 }
 
 #[derive(Debug, Default)]
 struct State {
     /// How many threads serve and wait while requests gather.
     few: usize,
+    /// Of these, as many more than programs ask.
+    more: usize,
+    /// For what share of requests the next one was there already.
+    queued: f64,
     waiting: usize,
     parked: usize,
     /// Parked threads that were called and have not come yet.
@@ -116,10 +125,12 @@ impl Member {
         self.requests = self.requests.wrapping_add(1);
     }
 
-    /// How long a request that took `service` has waited, if that is known. Each 16th time a system call.
-    fn end(&mut self, service: Duration) -> Option<f64> {
+    /// How long a request that took `service` has waited, and whether the next one `has_come`, if this one is sampled: each 16th time
+    /// two system calls.
+    fn end(&mut self, service: Duration, has_come: impl FnOnce() -> bool) -> Option<(f64, bool)> {
         let before = self.waits_before.take()?;
-        Some(if waits() == before { 0.0 } else { (service.as_nanos() as f64).min(MOST_WAIT_NS) })
+        let waited_ns = if waits() == before { 0.0 } else { (service.as_nanos() as f64).min(MOST_WAIT_NS) };
+        Some((waited_ns, has_come()))
     }
 }
 
@@ -131,6 +142,20 @@ impl State {
 
     fn gathers(&self) -> bool {
         self.waits_ns < GATHER_BELOW_NS
+    }
+
+    /// Notes a sampled request.
+    fn note(&mut self, (waited_ns, has_come): (f64, bool), processors: usize) {
+        self.waits_ns += (waited_ns - self.waits_ns) * WEIGHT;
+        self.queued += (f64::from(u8::from(has_come)) - self.queued) * WEIGHT;
+        let more = match self.queued {
+            queued if queued > MOSTLY => (self.more + 1).min(processors),
+            queued if queued < SELDOM => self.more.saturating_sub(1),
+            _ => return,
+        };
+        if more != self.more {
+            (self.more, self.queued) = (more, f64::midpoint(MOSTLY, SELDOM));
+        }
     }
 
     /// Finds out which threads are stuck. Whether a thread is to come in their place. O(threads).
@@ -150,9 +175,10 @@ impl State {
 }
 
 impl Workers {
-    /// Of which `few` serve while requests gather, until [`Workers::rest`] says otherwise.
-    pub fn new(few: usize) -> Self {
-        Self { state: Mutex::new(State { few, ..State::default() }), needed: Condvar::new() }
+    /// With `processors` to serve on.
+    pub fn new(processors: usize) -> Self {
+        let state = State { few: processors, ..State::default() };
+        Self { state: Mutex::new(state), needed: Condvar::new(), processors }
     }
 
     /// This thread has taken a request. If no thread waits for the next one now, a parked thread is called, or has to watch while
@@ -204,23 +230,23 @@ impl Workers {
     }
 
     /// This thread is about to wait for the next request, after one that took `service`; it is parked first if enough others do, or soon
-    /// will. `few` threads are to serve while requests gather. Only after [`Workers::take`]. One short lock.
-    pub fn rest(&self, service: Duration, few: usize) {
-        let (number, waited_ns) = MEMBER.with(|member| {
+    /// will. As many programs ask as `asking` says, and the next request `has_come`. Only after [`Workers::take`]. One short lock.
+    pub fn rest(&self, service: Duration, asking: usize, has_come: impl FnOnce() -> bool) {
+        let (number, sampled) = MEMBER.with(|member| {
             let mut member = member.borrow_mut();
             let member = member.as_mut().expect("a thread that has taken a request");
-            (member.number, member.end(service))
+            (member.number, member.end(service, has_come))
         });
         let mut state = lock(&self.state);
-        state.few = few;
-        if let Some(waited_ns) = waited_ns {
-            state.waits_ns += (waited_ns - state.waits_ns) * WEIGHT;
+        if let Some(sampled) = sampled {
+            state.note(sampled, self.processors);
         }
+        state.few = (asking + state.more).min(self.processors);
         let did = std::mem::replace(&mut state.threads[number], Does::Rests);
         state.stuck -= usize::from(did == Does::IsStuck);
         state.serving -= 1;
         // Only threads that have served count as waiting: others would not tell the parked ones of the mount's end.
-        if state.waiting >= WAITING || state.gathers() && state.waiting + state.moving() >= few {
+        if state.waiting >= WAITING || state.gathers() && state.waiting + state.moving() >= state.few {
             state.is_starved |= state.waiting == 0;
             state = self.park(state);
         }
@@ -266,8 +292,8 @@ mod tests {
         Rest,
     }
 
-    /// A thread that does as it is told, and says so when it has; it rests after it has waited for that long, and `few` are to serve.
-    fn worker(workers: &Arc<Workers>, waits: Duration, few: usize) -> (Sender<Order>, Receiver<()>) {
+    /// A thread that does as it is told, and says so when it has; it rests after it has waited for that long, while as many ask.
+    fn worker(workers: &Arc<Workers>, waits: Duration, asking: usize) -> (Sender<Order>, Receiver<()>) {
         let (orders, received) = channel();
         let (say, said) = channel();
         let workers = workers.clone();
@@ -278,7 +304,7 @@ mod tests {
                     Order::WillWait => workers.will_wait(),
                     Order::Rest => {
                         std::thread::sleep(waits);
-                        workers.rest(waits, few);
+                        workers.rest(waits, asking, || false);
                     }
                 }
                 if say.send(()).is_err() {
@@ -366,6 +392,20 @@ mod tests {
         eventually(&workers, "the other waits", |state| (state.waiting, state.parked, state.called) == (1, 0, 0));
         order(waiting, Order::Rest);
         eventually(&workers, "one is parked", |state| (state.waiting, state.parked, state.stuck) == (1, 1, 0));
+    }
+
+    #[test]
+    fn more_threads_serve_while_requests_are_there_already() {
+        let mut state = State::default();
+        let mut note = |has_come: bool, times: usize| {
+            (0..times).for_each(|_| state.note((0.0, has_come), 4));
+            state.more
+        };
+        assert_eq!((note(true, 100), note(true, 1000)), (4, 4));
+        // A file is closed behind each other answer.
+        let mut alternately = |times: usize| (0..times).map(|turn| note(turn % 2 == 0, 1)).last();
+        assert_eq!(alternately(100), Some(4));
+        assert_eq!((note(false, 20), note(false, 1000)), (2, 0));
     }
 
     #[test]
