@@ -112,13 +112,19 @@ fn requests(trace: &Path, server: &mut Command) -> Vec<Vec<&'static str>> {
     (0..CALLS.len()).map(|number| found.remove(&format!("mark-{number:03}")).unwrap_or_default()).collect()
 }
 
-/// What strace has seen from the lookup of the name `from` to that of `to`: requests for which a program waits.
-fn between(trace: &Path, from: &str, to: &str) -> Vec<(u32, String)> {
-    let text = std::fs::read_to_string(trace).unwrap();
+/// Requests for which a program waits, from the lookup of the name `mark-begin` to that of `mark-end` in this script of Python.
+fn asked_between_marks(pool: &TestPool, script: &str) -> Vec<(u32, String)> {
+    need("strace");
+    let trace = pool.path("out/trace");
+    let mut command = traced(&trace);
+    command.args([BIN, "--private"]).arg(pool.file()).args(["--", "python3", "-c", script]).env("M", pool.mnt());
+    command.env("STRIPEWISE_FUSE_DEVICE", "1");
+    succeeded("the script", &command.output().unwrap());
+    let text = std::fs::read_to_string(&trace).unwrap();
     let mut requests: Vec<_> =
         text.lines().filter_map(message).filter(|(kind, _)| !AFTERWARDS.contains(kind)).collect();
     let of = |name| requests.iter().position(|(kind, body)| *kind == 1 && body.starts_with(name)).unwrap();
-    let (begin, end) = (of(from) + 1, of(to));
+    let (begin, end) = (of("mark-begin") + 1, of("mark-end"));
     requests.drain(begin..end).collect()
 }
 
@@ -172,15 +178,9 @@ fn a_mount_that_is_alone_is_not_asked_again_for_seconds() {
         \x20   m[:1] = b'y'\n\
         \x20   m.flush()\n\
         \x20   assert os.stat('d/f').st_mtime_ns > before\n";
-    need("strace");
     let pool = TestPool::with("4KiB", &["s0"]);
-    let trace = pool.path("out/trace");
-    let mut command = traced(&trace);
-    command.args([BIN, "--private"]).arg(pool.file()).args(["--", "python3", "-c", SCRIPT]).env("M", pool.mnt());
-    command.env("STRIPEWISE_FUSE_DEVICE", "1");
-    succeeded("the script", &command.output().unwrap());
-    let between = between(&trace, "mark-begin", "mark-end");
-    assert!(between.is_empty(), "{between:?}");
+    let asked = asked_between_marks(&pool, SCRIPT);
+    assert!(asked.is_empty(), "{asked:?}");
 }
 
 /// The attributes of a small file are those of its inode, and final once it is closed: the kernel asks for them once, and not again
@@ -205,16 +205,10 @@ fn a_small_file_that_was_just_closed_is_not_asked_for_again() {
         os.truncate('d/f7', 70)\n\
         with open('d/f8', 'ab') as f: f.write(b'y' * 72)\n\
         assert sizes()[6:10] == [6, 70, 80, 9], sizes()\n";
-    need("strace");
     let pool = TestPool::new();
     pool.hint("small=64K");
-    let trace = pool.path("out/trace");
-    let mut command = traced(&trace);
-    command.args([BIN, "--private"]).arg(pool.file()).args(["--", "python3", "-c", SCRIPT]).env("M", pool.mnt());
-    command.env("STRIPEWISE_FUSE_DEVICE", "1");
-    succeeded("the script", &command.output().unwrap());
-    let between = between(&trace, "mark-begin", "mark-end");
-    assert!(between.is_empty(), "{between:?}");
+    let asked = asked_between_marks(&pool, SCRIPT);
+    assert!(asked.is_empty(), "{asked:?}");
 }
 
 /// A directory whose entries the kernel knows is listed again without a look at each, and no entry is asked for afterwards.
