@@ -48,14 +48,14 @@ impl Kernel {
 /// What a thread of the mount does; it is answered only when all of the round are with a thread.
 fn serves(kernel: &Kernel, workers: &Arc<Workers>, round_ends: impl Fn(usize) -> usize) {
     while let Some(number) = kernel.read() {
-        workers.take();
+        workers.take(|| thread_rng().gen_bool(0.5));
         if thread_rng().gen_bool(0.3) {
             workers.will_wait();
         }
         let all = round_ends(number);
         kernel.wait(|state| state.taken >= all);
         kernel.change(|state| state.answered += 1);
-        workers.rest(Duration::ZERO, thread_rng().gen_range(1..=2), || thread_rng().gen_bool(0.5));
+        workers.rest(Duration::ZERO, thread_rng().gen_range(1..=2));
     }
 }
 

@@ -219,13 +219,13 @@ impl FuseServer for PoolFs {
     }
 
     fn takes(&self) {
-        self.core.workers.take();
+        self.core.workers.take(|| self.core.linger.has_come());
     }
 
     fn rests(&self, asker: u32, began: Instant) {
         let service = began.elapsed();
         let asking = self.core.crowd.served(asker, began);
-        self.core.workers.rest(service, asking, || self.core.linger.has_come());
+        self.core.workers.rest(service, asking);
         // Many bytes are better moved by the processor that has them in its cache: that on which the program ran.
         if !self.core.crowd.moves_many(began) {
             self.core.linger.linger(began, service);

@@ -7,7 +7,7 @@
 //! Where requests never wait for a disk, a thread that is woken for each request only takes the processor from one that would have
 //! read the next request without a wait. So no more threads serve then than programs ask, and no more than there are processors, and
 //! requests gather meanwhile. A single program has one thread, which answers on the processor that both have. A program may have
-//! several requests on their way: while a thread that has answered mostly finds the next request there already, one more serves. Whether
+//! several requests on their way: while the next request is mostly there when a thread takes one, one more serves. Whether
 //! requests wait, and are there already, is measured with each 17th.
 //!
 //! A request may also wait for another one that no thread has read yet. While requests gather a parked thread watches: it looks each
@@ -37,7 +37,8 @@ const GATHER_BELOW_NS: f64 = 20e3;
 const MOST_WAIT_NS: f64 = 1e6;
 /// Weight of a sampled request in the means.
 const WEIGHT: f64 = 1.0 / 16.0;
-/// One thread more serves where the next request was there already for this share of the sampled ones, and one less below the other.
+/// One thread more serves where the next request was there for this share of the sampled ones when they were taken, and one less below the
+/// other. A program that has its answer may have asked again a few microseconds later: afterwards is too late to look.
 const MOSTLY: f64 = 0.8;
 const SELDOM: f64 = 0.5;
 
@@ -56,7 +57,7 @@ struct State {
     few: usize,
     /// Of these, as many more than programs ask.
     more: usize,
-    /// For what share of requests the next one was there already.
+    /// For what share of requests the next one was there when they were taken.
     queued: f64,
     waiting: usize,
     parked: usize,
@@ -100,8 +101,8 @@ struct Member {
     /// Of the thread, from 0.
     number: usize,
     requests: u32,
-    /// How often the thread had waited when it took this request, if that is sampled.
-    waits_before: Option<i64>,
+    /// How often the thread had waited when it took this request, and whether the next one was there, if that is sampled.
+    taken: Option<(i64, bool)>,
 }
 
 impl Drop for Member {
@@ -117,21 +118,21 @@ impl Member {
         let mut state = lock(&workers.state);
         state.threads.push(Does::Rests);
         let number = state.threads.len() - 1;
-        Self { workers: workers.clone(), number, requests: 0, waits_before: None }
+        Self { workers: workers.clone(), number, requests: 0, taken: None }
     }
 
-    /// Begins a request. Each 17th time a system call.
-    fn begin(&mut self) {
-        self.waits_before = self.requests.is_multiple_of(SAMPLED).then(waits);
+    /// Begins a request; `has_come` says whether the next one is there. Each 17th time two system calls.
+    fn begin(&mut self, has_come: impl FnOnce() -> bool) {
+        self.taken = self.requests.is_multiple_of(SAMPLED).then(|| (waits(), has_come()));
         self.requests = self.requests.wrapping_add(1);
     }
 
-    /// How long a request that took `service` has waited, and whether the next one `has_come`, if this one is sampled: each 17th time
-    /// two system calls.
-    fn end(&mut self, service: Duration, has_come: impl FnOnce() -> bool) -> Option<(f64, bool)> {
-        let before = self.waits_before.take()?;
+    /// How long a request that took `service` has waited, and whether the next one was there when it was taken, if that was sampled: each 17th
+    /// time a system call.
+    fn end(&mut self, service: Duration) -> Option<(f64, bool)> {
+        let (before, has_come) = self.taken.take()?;
         let waited_ns = if waits() == before { 0.0 } else { (service.as_nanos() as f64).min(MOST_WAIT_NS) };
-        Some((waited_ns, has_come()))
+        Some((waited_ns, has_come))
     }
 }
 
@@ -183,13 +184,13 @@ impl Workers {
     }
 
     /// This thread has taken a request. If no thread waits for the next one now, a parked thread is called, or has to watch while
-    /// requests gather. One short lock.
-    pub fn take(self: &Arc<Workers>) {
+    /// requests gather. `has_come` says whether the next request is there. One short lock.
+    pub fn take(self: &Arc<Workers>, has_come: impl FnOnce() -> bool) {
         let (number, joins) = MEMBER.with(|member| {
             let mut member = member.borrow_mut();
             let joins = member.is_none();
             let member = member.get_or_insert_with(|| Member::joins(self));
-            member.begin();
+            member.begin(has_come);
             (member.number, joins)
         });
         let mut state = lock(&self.state);
@@ -231,12 +232,12 @@ impl Workers {
     }
 
     /// This thread is about to wait for the next request, after one that took `service`; it is parked first if enough others do, or soon
-    /// will. As many programs ask as `asking` says, and the next request `has_come`. Only after [`Workers::take`]. One short lock.
-    pub fn rest(&self, service: Duration, asking: usize, has_come: impl FnOnce() -> bool) {
+    /// will. As many programs ask as `asking` says. Only after [`Workers::take`]. One short lock.
+    pub fn rest(&self, service: Duration, asking: usize) {
         let (number, sampled) = MEMBER.with(|member| {
             let mut member = member.borrow_mut();
             let member = member.as_mut().expect("a thread that has taken a request");
-            (member.number, member.end(service, has_come))
+            (member.number, member.end(service))
         });
         let mut state = lock(&self.state);
         if let Some(sampled) = sampled {
@@ -301,11 +302,11 @@ mod tests {
         std::thread::spawn(move || {
             for order in received {
                 match order {
-                    Order::Take => workers.take(),
+                    Order::Take => workers.take(|| false),
                     Order::WillWait => workers.will_wait(),
                     Order::Rest => {
                         std::thread::sleep(waits);
-                        workers.rest(waits, asking, || false);
+                        workers.rest(waits, asking);
                     }
                 }
                 if say.send(()).is_err() {
