@@ -176,9 +176,10 @@ impl OpenDir {
     /// # Errors
     /// Those of `getdents`.
     pub fn read(&self, core: &Core, offset: u64, reply: &mut DirectoryEntries) -> Result<(), Errno> {
-        self.entries(offset, |name, Entry { ino, kind, next, .. }| {
+        let read = self.entries(offset, |name, Entry { ino, kind, next, .. }| {
             reply.add(core.table.number(ino), next, kind.as_raw_mode(), name)
-        })
+        });
+        unless_given(read, reply)
     }
 
     /// Names with attributes; the kernel gets a reference to each but `.` and `..`. Where it has the attributes of an entry and
@@ -191,28 +192,23 @@ impl OpenDir {
     /// Those of `getdents`; of the first entry, if its attributes cannot be had: rather than that its name is missing. An
     /// entry that has gone meanwhile is left out, and so is one of another file system, which cannot be looked up.
     pub fn read_plus(&self, core: &Core, offset: u64, reply: &mut DirectoryEntries) -> Result<(), Errno> {
-        let mut some = false;
         let mut failed = Ok(());
         let now_ms = coarse_ms();
-        self.entries(offset, |name, Entry { ino, kind, next, .. }| {
+        let read = self.entries(offset, |name, Entry { ino, kind, next, .. }| {
             let number = core.table.number(ino);
             if core.table.get(number).is_ok_and(|node| node.is_told(now_ms)) {
-                some = true;
                 return reply.add_bare(number, next, kind.as_raw_mode(), name);
             }
-            let added = self.add_plus(core, name, ino, next, reply);
-            let ends = match added {
-                Err(Errno::NOENT | Errno::XDEV) => return false,
+            match self.add_plus(core, name, ino, next, reply) {
+                Err(Errno::NOENT | Errno::XDEV) => false,
                 Ok(full) => full,
                 Err(errno) => {
-                    failed = if some { Ok(()) } else { Err(errno) };
+                    failed = Err(errno);
                     true
                 }
-            };
-            some = true;
-            ends
-        })?;
-        failed
+            }
+        });
+        unless_given(read.and(failed), reply)
     }
 
     /// Adds an entry with its attributes; whether there was no room.
@@ -244,4 +240,10 @@ impl OpenDir {
         }
         Ok(full)
     }
+}
+
+/// An error, unless there are entries to give: these are given first, as the kernel has references to them then, and the next request
+/// finds the error again.
+fn unless_given(read: Result<(), Errno>, reply: &DirectoryEntries) -> Result<(), Errno> {
+    if reply.bytes().is_empty() { read } else { Ok(()) }
 }

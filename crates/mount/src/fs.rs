@@ -224,8 +224,8 @@ impl FuseServer for PoolFs {
 
     fn rests(&self, asker: u32, began: Instant) {
         let service = began.elapsed();
-        let asking = self.core.crowd.served(asker, began);
-        self.core.workers.rest(service, asking);
+        let threads = self.core.crowd.served(asker, began);
+        self.core.workers.rest(service, threads);
         // Many bytes are better moved by the processor that has them in its cache: that on which the program ran.
         if !self.core.crowd.moves_many(began) {
             self.core.linger.linger(began, service);

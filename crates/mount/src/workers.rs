@@ -55,7 +55,7 @@ pub struct Workers {
 struct State {
     /// How many threads serve and wait while requests gather.
     few: usize,
-    /// Of these, as many more than programs ask.
+    /// Of these, as many more than at least.
     more: usize,
     /// For what share of requests the next one was there when they were taken.
     queued: f64,
@@ -232,8 +232,8 @@ impl Workers {
     }
 
     /// This thread is about to wait for the next request, after one that took `service`; it is parked first if enough others do, or soon
-    /// will. As many programs ask as `asking` says. Only after [`Workers::take`]. One short lock.
-    pub fn rest(&self, service: Duration, asking: usize) {
+    /// will. No fewer than `least` threads are to serve while requests gather. Only after [`Workers::take`]. One short lock.
+    pub fn rest(&self, service: Duration, least: usize) {
         let (number, sampled) = MEMBER.with(|member| {
             let mut member = member.borrow_mut();
             let member = member.as_mut().expect("a thread that has taken a request");
@@ -243,7 +243,7 @@ impl Workers {
         if let Some(sampled) = sampled {
             state.note(sampled, self.processors);
         }
-        state.few = (asking + state.more).min(self.processors);
+        state.few = (least + state.more).min(self.processors);
         let did = std::mem::replace(&mut state.threads[number], Does::Rests);
         state.stuck -= usize::from(did == Does::IsStuck);
         state.serving -= 1;
@@ -294,8 +294,8 @@ mod tests {
         Rest,
     }
 
-    /// A thread that does as it is told, and says so when it has; it rests after it has waited for that long, while as many ask.
-    fn worker(workers: &Arc<Workers>, waits: Duration, asking: usize) -> (Sender<Order>, Receiver<()>) {
+    /// A thread that does as it is told, and says so when it has; it rests after it has waited for that long, and `least` are to serve.
+    fn worker(workers: &Arc<Workers>, waits: Duration, least: usize) -> (Sender<Order>, Receiver<()>) {
         let (orders, received) = channel();
         let (say, said) = channel();
         let workers = workers.clone();
@@ -306,7 +306,7 @@ mod tests {
                     Order::WillWait => workers.will_wait(),
                     Order::Rest => {
                         std::thread::sleep(waits);
-                        workers.rest(waits, asking);
+                        workers.rest(waits, least);
                     }
                 }
                 if say.send(()).is_err() {
