@@ -18,6 +18,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -240,13 +241,21 @@ def _joined(steps: list[tuple[int, int, int, int]]) -> list[tuple[int, int, int,
     return found
 
 
+def disk_read_s(cluster: list[Devices], _file: int, offset: int, size: int) -> float:
+    """How long the disks work for a read where the files are at first: blocks are each on one of them."""
+    startup_min_s, startup_max_s, transfer_s_per_byte = cluster[0]["read"]
+    parts = (offset + size - 1) // BLOCK_BYTES - offset // BLOCK_BYTES + 1
+    return parts * (startup_min_s + startup_max_s) / 2 + size * transfer_s_per_byte
+
+
 def cached_s(cluster: list[Devices], load: Load, kind: type[Cache], *, mounted: bool) -> tuple[float, float]:
     """Seconds of the load with a cache, under a mount or not, and the part of its uses that found their block."""
     fast: Regions = [(0, [(HDDS + number, FAST_WIDTH_BYTES) for number in range(SSDS)])]
     placed = [*first_layouts(load), fast]
     found = []
     for count in (PIECE, LONG_PIECE):
-        promotion, mount = Promotion(kind(FAST_BYTES // BLOCK_BYTES), load), Mount(load.sizes)
+        promotion = Promotion(kind(FAST_BYTES // BLOCK_BYTES), load)
+        mount = Mount(load.sizes, partial(disk_read_s, cluster))
         total_s = 0.0
         for number, rows in enumerate(pieces(load, count)):
             requests = mount.sent(rows, total_s) if mounted else sent(rows)
@@ -321,7 +330,7 @@ class Adapted:
         self.generation = [max(self._generations(file)) for file in range(len(self.load.sizes))]
         if self.placed != first_layouts(self.load):
             raise BenchmarkError(f"the files are not where they should be at first: {self.placed}")
-        self.mount = Mount(self.load.sizes)
+        self.mount = Mount(self.load.sizes, self._read_s)
         self.promoter = Promoter(self.pool, LOOK_S, adapt.move_s_per_byte(self.pool), Pace(urgent=True))
         self.promoter.look(self.heat(), LOOK_S)
 
@@ -343,6 +352,10 @@ class Adapted:
         if op is None:
             raise BenchmarkError(f"tier {self.pool.tiers[tier].name} has no profile")
         return op.mean_s(size)
+
+    def _read_s(self, file: int, offset: int, size: int) -> float:
+        parts = parts_of(self.placed[file], offset, size)
+        return sum(self._price_s(int(server >= HDDS), READ, length) for server, length in parts)
 
     def warm(self, requests: Iterable[Request]) -> None:
         """Counts what requests would cost on the disks: the price of heat, wherever the bytes are."""

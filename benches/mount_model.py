@@ -1,16 +1,19 @@
 """What one mount sends to the servers for the requests of several processes: its hints `readahead` and `writebehind`.
 
-As in `crates/store/src/file/paths`: `pattern.rs` (`ReadFront`), `windows.rs`, `together.rs`, `readahead.rs` and
-`writebehind.rs`, for opens of which each has some of the pieces. A window is read by the process whose request comes to
-it, as the block of a cache is, and not by a thread before that. A file has a writer from a write of it to its next
-read, before which the writer closes it.
+As in `crates/store/src/file/paths`: `pattern.rs` (`ReadFront`), `windows.rs`, `together.rs`, `dense.rs`
+(`mount_blocks`), `readahead.rs` and `writebehind.rs`, for opens of which each has some of the pieces. A window is
+read by the process whose request comes to it, as the block of a cache is, and not by a thread before that. A file has
+a writer from a write of it to its next read, before which the writer closes it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from benches.cache_loads import MIB, PROCESSES, READ, WRITE, Rows
+from benches.mount_blocks import Blocks
 
 HINTS = "readahead=8M:2 writebehind=4M"
 """As `stripewise hint` has them."""
@@ -173,10 +176,14 @@ class _Stream:
 class Mount:
     """A mount of a pool whose files were made with the hints."""
 
-    def __init__(self, sizes: tuple[int, ...]) -> None:
-        """Of files of these sizes, none of which is open."""
+    def __init__(self, sizes: tuple[int, ...], price_s: Callable[[int, int, int], float]) -> None:
+        """Of files of these sizes, none of which is open.
+
+        `price_s` is how long servers work for a read, by file, offset and size.
+        """
         self._sizes = sizes
         self._streams: list[list[_Stream]] = [[] for _ in sizes]
+        self._blocks = [Blocks(partial(price_s, file)) for file in range(len(sizes))]
         self._gathered: dict[int, tuple[int, int]] = {}
         self._since_s: dict[int, float] = {}
         self._requests = 0
@@ -207,6 +214,7 @@ class Mount:
     def _write(self, process: int, request: tuple[int, int, int], found: list[Request]) -> None:
         file, offset, size = request
         self._streams[file] = []
+        self._blocks[file].let_go()
         begin, end = self._gathered.get(file, (offset, offset))
         if end != offset or size >= GATHERED_BYTES:
             self._put(process, file, found)
@@ -242,6 +250,9 @@ class Mount:
         self._streams[file] = [stream, *others]
         was_fetched = any(window.begin <= offset and offset + size <= window.end for window in stream.windows)
         fetched = stream.fetch(offset, self._sizes[file])
-        if not was_fetched:
+        is_kept, block = (False, None) if stream.windows else self._blocks[file].note(offset, size)
+        if block is not None:
+            found.append((process, file, block, min(MIB, self._sizes[file] - block), READ))
+        elif not is_kept and not was_fetched:
             found.append((process, file, offset, size, READ))
         found += [(process, file, begin, end - begin, READ) for begin, end in fetched]

@@ -59,7 +59,8 @@ pub const READAHEAD: OptimisationType = OptimisationType {
         },
     ],
     does: "what a program that reads one piece after the other, or pieces at equal distances, reads next is fetched from all \
-           servers before it asks: windows of that size, as many at once as depth says",
+           servers before it asks: windows of that size, as many at once as depth says; a block of which programs that jump have \
+           asked for much is fetched as a whole",
 };
 
 /// What a program writes piece by piece is gathered, and goes to the servers in whole stripes.

@@ -60,7 +60,10 @@ impl Observer for Counted {
 
 /// A pool whose servers are watched, with one file of a megabyte.
 fn watched(settings: &[&str]) -> (TestPool, Arc<Files>, Arc<Counted>, Vec<u8>) {
-    let pool = TestPool::new(3);
+    watched_in(TestPool::new(3), settings)
+}
+
+fn watched_in(pool: TestPool, settings: &[&str]) -> (TestPool, Arc<Files>, Arc<Counted>, Vec<u8>) {
     let counted = Arc::new(Counted::default());
     let door = Door::default().with_observer(counted.clone());
     let files = Files::open_with(pool.pool.clone(), PlaneOptions { door, ..PlaneOptions::default() }).unwrap();
@@ -216,6 +219,38 @@ fn nothing_is_fetched_for_a_random_reader_or_while_the_file_has_a_writer() {
 }
 
 #[test]
+fn blocks_of_which_much_is_asked_for_in_no_order_are_fetched_once() {
+    let (_pool, files, counted, bytes) = watched_in(TestPool::as_fast_as("hdd-7200", 3), &["readahead=64K"]);
+    let opens: Vec<File> = (0..3).map(|_| open(&files, "f", OFlags::RDONLY)).collect();
+    for number in 0..300 {
+        let offset = number * 7919 % 511 * 2048;
+        assert_eq!(read(&opens[number % 3], offset as u64, 2048), bytes[offset..][..2048], "at {offset}");
+    }
+    let parts = counted.parts.load(Ordering::Relaxed);
+    // There are 16 blocks of three parts, and three pieces cost as much as one of them.
+    assert!((16 * 3..=150).contains(&parts), "{parts} parts of 300 requests");
+}
+
+#[test]
+fn the_last_block_of_a_file_serves_what_is_before_its_end() {
+    let (_pool, files, counted, bytes) = watched_in(TestPool::as_fast_as("hdd-7200", 3), &["readahead=64K"]);
+    let mut longer = bytes.clone();
+    longer.extend(pattern(5000, 3));
+    make(&files, "g", &longer);
+    let end = longer.len() as u64;
+    let file = open(&files, "g", OFlags::RDONLY);
+    for number in 0..200 {
+        // In no order, in the last block, and behind the end now and then.
+        let offset = end - 4900 + number * 37 % 71 * 60;
+        let right = &longer[offset as usize..][..2048.min((end - offset) as usize)];
+        assert_eq!(read(&file, offset, 2048), right, "at {offset}");
+    }
+    let reach_the_end = (0..200).filter(|number| end - 4900 + number * 37 % 71 * 60 + 2048 > end).count() as u64;
+    let parts = counted.parts.load(Ordering::Relaxed);
+    assert!(parts < 2 * reach_the_end + 40, "{parts} parts, {reach_the_end} requests reach the end");
+}
+
+#[test]
 fn a_file_that_is_optimised_is_read_ahead_from_its_next_open_on() {
     let (pool, files, counted, mut bytes) = watched(&[]);
     let other = Files::open(pool.pool.clone()).unwrap();
@@ -347,6 +382,12 @@ enum Step {
         len: usize,
         pieces: usize,
     },
+    /// They read pieces in no order.
+    Dense {
+        from: u64,
+        len: usize,
+        pieces: usize,
+    },
     /// Several opens read pieces one behind the other in turn, each `drift` pieces behind the one before it.
     Together {
         from: u64,
@@ -389,6 +430,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(from, distance, len, pieces)| Step::Strides { from, distance, len, pieces }),
         3 => (at(), len(), 8_usize..80, prop_oneof![Just(0), 0_usize..40])
             .prop_map(|(from, len, pieces, drift)| Step::Together { from, len, pieces, drift }),
+        3 => (at(), 1_usize..9000, 4_usize..40).prop_map(|(from, len, pieces)| Step::Dense { from, len, pieces }),
         1 => prop_oneof![Just(0), at()].prop_map(Step::Seek),
         3 => (at(), 1_usize..50_000).prop_map(|(at, len)| Step::Write { at, len }),
         1 => Just(Step::Hold),
@@ -413,7 +455,7 @@ fn layouts() -> [Layout; 3] {
 fn processes() -> &'static (TestPool, Arc<Files>, Arc<Files>) {
     static PROCESSES: OnceLock<(TestPool, Arc<Files>, Arc<Files>)> = OnceLock::new();
     PROCESSES.get_or_init(|| {
-        let pool = TestPool::new(3);
+        let pool = TestPool::as_fast_as("hdd-7200", 3);
         let files = || Files::open(pool.pool.clone()).unwrap();
         let (one, other) = (files(), files());
         (pool, one, other)
@@ -471,6 +513,12 @@ impl Trial<'_> {
                     if let Some(at) = from.checked_add_signed(distance * number as i64) {
                         self.look(at, len);
                     }
+                }
+            }
+            Step::Dense { from, len, pieces } => {
+                for number in 0..pieces {
+                    let at = from + (number * number * 7919 % 60_000) as u64;
+                    self.look_by(&self.readers[number % self.readers.len()], at, len);
                 }
             }
             Step::Together { from, len, pieces, drift } => {

@@ -21,6 +21,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use stripewise_layout::{Layout, Pattern, ServerId};
+use stripewise_model::Profile;
 
 /// An open pool.
 #[derive(Debug)]
@@ -100,6 +101,18 @@ impl OpenPool {
     /// The layout `[meta]` of files without a handle.
     pub(crate) fn in_inode(&self) -> &Arc<Layout> {
         &self.in_inode
+    }
+
+    /// How long servers work for a read of `[offset, offset + len)` by their profiles, all together, in microseconds; `None` where one
+    /// has no profile. O(parts).
+    pub(crate) fn read_us(&self, layout: &Layout, offset: u64, len: u64) -> Option<f32> {
+        let mut found_us = Some(0.0);
+        layout.for_each_sub(offset, len, |sub| {
+            let tier = self.pool.server(sub.server).and_then(|server| self.pool.tiers.get(server.tier));
+            let profile = tier.and_then(|tier| tier.profile.as_ref()).map(|(profile, _)| profile);
+            found_us = found_us.zip(profile).map(|(found_us, profile)| found_us + read_us(profile, sub.len));
+        });
+        found_us
     }
 
     /// The data plane.
@@ -247,6 +260,13 @@ impl OpenPool {
             }
         }
     }
+}
+
+/// What a server works for a read of that many bytes, in microseconds.
+fn read_us(profile: &Profile, len: u64) -> f32 {
+    let op = &profile.read;
+    let byte_s = op.transfer_s_per_byte + profile.network_s_per_byte;
+    (((op.startup_min_s + op.startup_max_s) / 2.0 + len as f64 * byte_s) * 1e6) as f32
 }
 
 /// The rule of an exact path, else the latest one that matches.

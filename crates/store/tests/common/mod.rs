@@ -12,7 +12,7 @@ use stripewise_control::{Action, Request, Sender, Way};
 use stripewise_layout::{Layout, ServerId, Stripe};
 use stripewise_optimisation::OptimisationSetting;
 use stripewise_store::handle::Optimisations;
-use stripewise_store::pool::{PoolSpec, TierSpec};
+use stripewise_store::pool::{PoolSpec, ProfileSource, TierSpec};
 use stripewise_store::{Files, Inode, Pool, Store};
 
 pub struct TestPool {
@@ -24,6 +24,14 @@ impl TestPool {
     /// A pool with that many servers in one tier, default width 4 KiB.
     pub fn new(servers: usize) -> Self {
         Self::with_roots(|directory| (0..servers).map(|i| directory.join(format!("s{i}"))).collect())
+    }
+
+    /// The same, whose servers are as fast as a device of that name.
+    pub fn as_fast_as(device: &str, servers: usize) -> Self {
+        let mut made = Self::new(servers);
+        let profile = stripewise_model::presets::device(device).expect("a device of the model");
+        made.pool.tiers[0].profile = Some((profile, ProfileSource::PoolFile));
+        made
     }
 
     /// The same for several users; root only.

@@ -106,6 +106,15 @@ impl Fetch {
         }
     }
 
+    /// Whether it has, or may get, all bytes before `end`.
+    pub(crate) fn may_have(&self, end: u64) -> bool {
+        match &*guard(&self.state) {
+            FetchState::Here(bytes) => end <= self.offset + bytes.len() as u64,
+            FetchState::Failed => false,
+            FetchState::Waiting | FetchState::Running => end <= self.end(),
+        }
+    }
+
     /// Has `read` fill a buffer, if no thread has begun yet; it gives how many bytes it has read.
     pub(crate) fn run(&self, read: impl FnOnce(&mut [u8]) -> Option<usize>) {
         /// Whatever happens, those that wait go on.

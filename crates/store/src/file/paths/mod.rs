@@ -1,6 +1,7 @@
 //! The paths that requests of an open file can take to its bytes, each a file, one over the other.
 
 pub(crate) mod cached;
+pub(crate) mod dense;
 pub(crate) mod direct;
 pub(crate) mod fetch;
 pub(crate) mod gathered;

@@ -7,11 +7,13 @@
 //! register elsewhere: it is never fetched. The end of the file is never told from a copy either.
 //!
 //! What an open does not read one piece after the other, all opens of the file in this process may: each of the programs of a job
-//! some pieces, in about the order of the file. For these it is fetched once ([`crate::file::paths::together`]).
+//! some pieces, in about the order of the file. For these it is fetched once ([`crate::file::paths::together`]). Where they read small
+//! pieces in no order, but many of them near to each other, blocks are fetched for all ([`crate::file::paths::dense`]).
 //!
 //! Only opens for reading have this path. Not in a pool of several users, whose counters do not tell of all writers.
 
 use crate::file::inode::Inode;
+use crate::file::paths::dense::{Dense, MOST_BLOCK_BYTES};
 use crate::file::paths::fetch::{Covering, Fetch, FetchesAhead, Scatter, covering};
 use crate::file::paths::path::IoPath;
 use crate::file::paths::pattern::{ReadFront, ReadHistory, ReadPattern};
@@ -87,7 +89,10 @@ impl<B: IoPath + Clone + 'static> ReadAhead<B> {
                 stream.pause = PAUSE;
             }
         }
-        let covering = stream.fetches.covering(offset, offset + len);
+        let mut covering = stream.fetches.covering(offset, offset + len);
+        if covering.is_none() && pattern == ReadPattern::Unknown {
+            covering = self.plan_dense(sender, (offset, len));
+        }
         if covering.is_none() && pattern == ReadPattern::Unknown {
             stream.misses += 1;
             if stream.misses >= MOST_MISSES {
@@ -128,6 +133,33 @@ impl<B: IoPath + Clone + 'static> ReadAhead<B> {
         let covering = covering(stream.windows.held(), offset, offset + len);
         streams.pause = next_pause;
         Some(covering)
+    }
+
+    /// As [`ReadAhead::plan`] for a request that is in no order: the block that it is in, where that is kept for all opens of the file or is
+    /// worth a fetch. O(blocks that are kept).
+    fn plan_dense(&self, sender: Sender, (offset, len): (u64, u64)) -> Option<Covering> {
+        let mut streams = self.inode.together.lock()?;
+        let dense = &mut streams.dense;
+        dense.let_go_of_old(|fetch| !self.inode.has_same_bytes(fetch.counted));
+        let file = self.inode.known_file().ok()?;
+        let layout = &file.placement().layout;
+        let block_bytes = self.hint.window_bytes.min(MOST_BLOCK_BYTES);
+        // No byte of the head is fetched.
+        if !file.has_datafile() || offset - offset % block_bytes < layout.head_in_inode_bytes() {
+            return None;
+        }
+        let price_us = |offset, len| self.inode.store.read_us(layout, offset, len);
+        let fetch = match dense.note((offset, len), block_bytes, price_us) {
+            Dense::Here(fetch) => fetch,
+            Dense::Fetch(begin, len) => {
+                let fetch = self.fetch(sender, begin, len.min(MAX_OFFSET - begin))?;
+                dense.put(fetch.clone());
+                fetch
+            }
+            Dense::No => return None,
+        };
+        // The last block of a file ends where the file does.
+        fetch.may_have(offset + len).then(|| Covering::from_iter([fetch]))
     }
 
     /// Of a stream that several opens read: fetches windows until there are `depth` ahead of the request, as far as the others leave room

@@ -1,5 +1,6 @@
 //! What all opens of a file in this process read together: each some pieces of a stretch, and all of them nearly in order.
 
+use crate::file::paths::dense::DenseBlocks;
 use crate::file::paths::fetch::Fetch;
 use crate::file::paths::pattern::ReadFront;
 use crate::file::paths::windows::KeptWindows;
@@ -26,6 +27,8 @@ pub(crate) struct StreamsTogether {
     /// The one that was used last comes first.
     list: VecDeque<StreamTogether>,
     requests: u64,
+    /// Blocks for readers in no order.
+    pub(crate) dense: DenseBlocks<Arc<Fetch>>,
     /// Requests for which nothing is fetched.
     pub(crate) pause: u32,
 }
@@ -80,7 +83,7 @@ impl StreamsTogether {
         self.list.iter().any(|stream| stream.goes_on() && stream.has(offset, len))
     }
 
-    /// Forgets all of them, with what was fetched.
+    /// Forgets all of them, with what was fetched. Blocks stay, which serve no request that they have not all bytes of.
     pub(crate) fn let_go(&mut self) {
         self.list.clear();
     }
