@@ -22,9 +22,23 @@ const LOOK_EVERY: u32 = 1024;
 
 /// What a sub-request costs, in microseconds, and in those per byte.
 #[derive(Debug, Clone, Copy)]
-struct Cost {
+pub(crate) struct Cost {
     startup_us: f32,
     byte_us: f32,
+}
+
+impl Cost {
+    /// Of one operation of a profile, with the mean of its startups.
+    pub(crate) fn of(profile: &Profile, op: &OpProfile) -> Self {
+        let startup_us = ((op.startup_min_s + op.startup_max_s) / 2.0 * 1e6) as f32;
+        Self { startup_us, byte_us: ((op.transfer_s_per_byte + profile.network_s_per_byte) * 1e6) as f32 }
+    }
+
+    /// Of that many bytes.
+    #[inline]
+    pub(crate) fn us(self, bytes: u64) -> f32 {
+        self.startup_us + self.byte_us * bytes as f32
+    }
 }
 
 /// Counts what requests cost by the profile of the slowest tier.
@@ -36,19 +50,11 @@ struct HeatObserver {
     updates: AtomicU32,
 }
 
-fn cost(profile: &Profile, op: &OpProfile) -> Cost {
-    let startup_us = ((op.startup_min_s + op.startup_max_s) / 2.0 * 1e6) as f32;
-    Cost { startup_us, byte_us: ((op.transfer_s_per_byte + profile.network_s_per_byte) * 1e6) as f32 }
-}
-
 /// Of the profile that a read of a block takes longest on.
 fn costs(profiles: impl Iterator<Item = Profile>, block_bytes: u64) -> Option<[Cost; 2]> {
-    let read_us = |profile: &Profile| {
-        let Cost { startup_us, byte_us } = cost(profile, &profile.read);
-        startup_us + byte_us * block_bytes as f32
-    };
+    let read_us = |profile: &Profile| Cost::of(profile, &profile.read).us(block_bytes);
     let slowest = profiles.max_by(|a, b| read_us(a).total_cmp(&read_us(b)))?;
-    Some([cost(&slowest, &slowest.read), cost(&slowest, &slowest.write)])
+    Some([Cost::of(&slowest, &slowest.read), Cost::of(&slowest, &slowest.write)])
 }
 
 impl Observer for HeatObserver {
@@ -65,7 +71,7 @@ impl Observer for HeatObserver {
             return;
         }
         let cost = self.costs[usize::from(is_write)];
-        let cost_us = (cost.startup_us + cost.byte_us * done_bytes as f32).max(1.0) as u32;
+        let cost_us = cost.us(done_bytes).max(1.0) as u32;
         self.table.add(file.0, (part.from, part.to), cost_us);
         // A request that goes to several servers is noted with its first part.
         if part.from == request.offset {

@@ -11,6 +11,7 @@ use crate::os::sys::open_directory;
 use crate::os::threads::Threads;
 use crate::os::timer::Timer;
 use crate::pool::heads::HeadLocks;
+use crate::pool::heat::Cost;
 use crate::pool::layouts::Layouts;
 use crate::pool::namespace::LOCKS;
 use crate::pool::pool_file::{Pool, PoolTier};
@@ -21,7 +22,6 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use stripewise_layout::{Layout, Pattern, ServerId};
-use stripewise_model::Profile;
 
 /// An open pool.
 #[derive(Debug)]
@@ -109,8 +109,8 @@ impl OpenPool {
         let mut found_us = Some(0.0);
         layout.for_each_sub(offset, len, |sub| {
             let tier = self.pool.server(sub.server).and_then(|server| self.pool.tiers.get(server.tier));
-            let profile = tier.and_then(|tier| tier.profile.as_ref()).map(|(profile, _)| profile);
-            found_us = found_us.zip(profile).map(|(found_us, profile)| found_us + read_us(profile, sub.len));
+            let cost = tier.and_then(|tier| tier.profile.as_ref()).map(|(profile, _)| Cost::of(profile, &profile.read));
+            found_us = found_us.zip(cost).map(|(found_us, cost)| found_us + cost.us(sub.len));
         });
         found_us
     }
@@ -260,13 +260,6 @@ impl OpenPool {
             }
         }
     }
-}
-
-/// What a server works for a read of that many bytes, in microseconds.
-fn read_us(profile: &Profile, len: u64) -> f32 {
-    let op = &profile.read;
-    let byte_s = op.transfer_s_per_byte + profile.network_s_per_byte;
-    (((op.startup_min_s + op.startup_max_s) / 2.0 + len as f64 * byte_s) * 1e6) as f32
 }
 
 /// The rule of an exact path, else the latest one that matches.
