@@ -242,9 +242,9 @@ def while_moving(
 ) -> Iterator[Figure]:
     """The load while data moved, of the same load on disks: the least of all moves, and the worst run of a second."""
     found = []
-    for one in moved:
+    begins_s = [one["time_s"] - time.time() + time.monotonic() for one in moved]
+    for begin_s, end_s in zip(begins_s, (one["at_s"] for one in moved), strict=True):
         # A run counts if it ended while the move went on, from the decision to the last switch.
-        begin_s, end_s = one["time_s"] - time.time() + time.monotonic(), one["at_s"]
         runs = [
             rate / plain[phase]
             for phase, first_s, last_s in spans
@@ -258,6 +258,16 @@ def while_moving(
         least = min(statistics.mean(runs) for runs in found)
         note = f"worst run {worst:.2f} x, {sum(map(len, found))} runs"
         yield Figure("while a move went on, of the layout on disks", least, target=Target(least=0.95), note=note)
+    # How far single runs of a second are from the median by themselves.
+    still = [
+        rate / plain[phase]
+        for phase, first_s, last_s in spans
+        for at_s, rate in rates
+        if first_s < at_s < min([last_s, *(begin_s for begin_s in begins_s if begin_s > first_s)])
+    ]
+    if still:
+        note = f"the worst of {len(still)} runs; their mean is {statistics.mean(still):.2f} x"
+        yield Figure("before a move of that minute began, of the layout on disks", min(still), note=note)
 
 
 BENCHMARKS = (

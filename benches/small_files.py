@@ -13,7 +13,7 @@ from benches.fuse_mounts import example, most_descriptors, mounted, passthrough_
 #: The kernel checks permissions, as for any mount of several users: one request more for each name that comes or goes.
 CHECKED = "passthrough_ll with default_permissions"
 FILES = 2_000
-STEPS = ("write", "read", "unlink")
+STEPS = ("write", "read", "lstat", "list", "unlink")
 HINTED, PLAIN = "hinted", "plain"
 
 

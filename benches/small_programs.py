@@ -1,4 +1,4 @@
-"""Trees of small files by `tar`, `git` and four processes at once: the hint `small` beside mergerfs."""
+"""Trees of small files by `tar`, `git` and four processes: the hint `small` beside mergerfs and passthrough_ll."""
 
 import io
 import shutil
@@ -22,11 +22,11 @@ from benches.frame import (
     checked,
     of_repetitions,
 )
-from benches.fuse_mounts import example, most_descriptors, mounted, pool_mounted
+from benches.fuse_mounts import example, most_descriptors, mounted, passthrough_ll, pool_mounted
 
 FILES = 20_000
 PROCESSES = 4
-OURS, THEIRS = "small=64K", "mergerfs"
+OURS, THEIRS, PLAIN = "small=64K", "mergerfs", "passthrough_ll"
 MOST_MB = 256
 """What the mount may have of memory, whatever the number of files."""
 
@@ -52,22 +52,32 @@ def run(context: Context) -> Iterator[Figure | str]:
         command: list[object] = [program, "-f", ":".join(map(str, sources)), point]
         mounts.enter_context(mounted(command, point, most_descriptors()))
         sides = {OURS: pool.mount / "ours", THEIRS: point / "theirs"}
+        try:
+            plain, below = base / "passthrough", base / "below"
+            below.mkdir()
+            passing: list[object] = [passthrough_ll(base), "-f", "-o", f"source={below}", plain]
+            mounts.enter_context(mounted(passing, plain, most_descriptors()))
+            sides[PLAIN] = plain / f"files of {PLAIN}"
+        except MissingError as missing:
+            context.say(f"without passthrough_ll: {missing}")
         for directory in sides.values():
             directory.mkdir()
         checked([*STRIPEWISE, "hint", sides[OURS], OURS])
         rounds = []
         for number in range(context.rounds(5)):
-            order = list(sides) if number % 2 == 0 else list(reversed(sides))
+            names = list(sides)
+            order = names[number % len(names) :] + names[: number % len(names)]
             context.say(f"round {number + 1}")
             rounds.append({side: _steps(sides[side], archive, origin, files) for side in order})
         context.say("memory")
         many = 5 * files
         peak_mb = [_peak_mb(server), _large_tree(sides[OURS], _archive(base / "many.tar", many), server)]
-    for step in rounds[0][OURS]:
-        ours, theirs = (statistics.median(of[side][step] for of in rounds) for side in (OURS, THEIRS))
-        ratios = [of[THEIRS][step] / of[OURS][step] for of in rounds]
+    for step, other in ((step, other) for other in sides if other != OURS for step in rounds[0][OURS]):
+        ours, theirs = (statistics.median(of[side][step] for of in rounds) for side in (OURS, other))
+        ratios = [of[other][step] / of[OURS][step] for of in rounds]
         note = f"{ours:.2f} s against {theirs:.2f} s"
-        yield of_repetitions(f"{step}: {OURS} / {THEIRS}", ratios, target=Target(least=1.0), note=note)
+        target = Target(least=1.0) if other == THEIRS or step.startswith(f"{PROCESSES} processes") else None
+        yield of_repetitions(f"{step}: {OURS} / {other}", ratios, target=target, note=note)
     what = f"peak memory of the mount, a tree of {many:,} files made, listed, read, packed, removed"
     yield Figure(what, peak_mb[1], "MB", target=Target(most=MOST_MB), note=f"{peak_mb[0]:.0f} MB before it")
 

@@ -17,6 +17,13 @@ const STRIPES: usize = 6;
 /// Times that the reader goes through the file.
 const ROUNDS: usize = 2;
 
+/// The order in which the reader asks for pieces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    OneAfterAnother,
+    Random,
+}
+
 /// One thread opens the file to read, and reads stripe after stripe, twice, or opens it twice and reads half stripes by both in turn;
 /// another, mostly of another process, opens it to write, changes some stripes and closes it, or sets its size, which leaves its
 /// bytes; a third may move it, or give it the optimisation that it did not have. What was written before a read began is read.
@@ -24,6 +31,18 @@ const ROUNDS: usize = 2;
 /// # Panics
 /// An older byte is read.
 pub fn a_file_is_read_ahead_while_it_is_written(pool: &TestPool) {
+    read_while_it_is_written(pool, Order::OneAfterAnother);
+}
+
+/// The same, but the reader jumps. On a pool of disks it is served from blocks.
+///
+/// # Panics
+/// An older byte is read.
+pub fn readers_jump_in_a_file_while_it_is_written(pool: &TestPool) {
+    read_while_it_is_written(pool, Order::Random);
+}
+
+fn read_while_it_is_written(pool: &TestPool, order: Order) {
     let setting = OptimisationSetting::parse("readahead=64K:2").expect("a setting");
     let (index, parameters) = setting.pack();
     let mut hinted = Optimisations::default();
@@ -44,15 +63,19 @@ pub fn a_file_is_read_ahead_while_it_is_written(pool: &TestPool) {
             thread::spawn(move || {
                 let mut opens = Vec::new();
                 let len = WIDTH as usize / count;
-                for piece in (0..ROUNDS).flat_map(|_| 0..STRIPES * count) {
-                    if piece == 0 {
+                for number in (0..ROUNDS).flat_map(|_| 0..STRIPES * count) {
+                    if number == 0 {
                         opens = (0..count).map(|_| OpenInode::new(reader.clone(), false, false)).collect();
                         assert!(is_late || opens[0].has_to_pass_here(), "the file has lost its optimisation");
                     }
+                    let piece = match order {
+                        Order::OneAfterAnother => number,
+                        Order::Random => thread_rng().gen_range(0..STRIPES * count),
+                    };
                     let least = seen[piece / count].load(Ordering::SeqCst);
                     let mut bytes = vec![0; len];
                     let sender = Sender::this_process(Way::Library);
-                    let open = &opens[piece % count];
+                    let open = &opens[number % count];
                     let count = open.read_at(sender, &mut [IoSliceMut::new(&mut bytes)], (piece * len) as u64);
                     assert_eq!(count.expect("read"), bytes.len());
                     assert!(bytes.iter().all(|byte| *byte >= least), "{bytes:?} after {least} was written");

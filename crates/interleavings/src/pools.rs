@@ -8,7 +8,7 @@ use std::sync::Arc;
 use stripewise_layout::{Layout, ServerId, Stripe};
 use stripewise_optimisation::SMALL;
 use stripewise_store::handle::Optimisations;
-use stripewise_store::pool::{PoolSpec, TierSpec};
+use stripewise_store::pool::{PoolSpec, ProfileSource, TierSpec};
 use stripewise_store::{Collected, Inode, Pool, Store, Then};
 
 /// Bytes of a stripe.
@@ -46,6 +46,17 @@ impl TestPool {
         };
         let pool = Pool::init(&base.join("pool.toml"), &spec).expect("a pool");
         Self { directory, pool }
+    }
+
+    /// Another, whose servers are as fast as disks.
+    ///
+    /// # Panics
+    /// It cannot be made.
+    pub fn of_disks() -> Self {
+        let mut made = Self::new();
+        let profile = stripewise_model::presets::device("hdd-7200").expect("a device of the model");
+        made.pool.tiers[0].profile = Some((profile, ProfileSource::PoolFile));
+        made
     }
 
     pub(crate) fn pool(&self) -> Pool {

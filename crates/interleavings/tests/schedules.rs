@@ -62,7 +62,11 @@ fn files_are_collected_before_the_end() {
 
 /// On a pool of its own.
 fn explore_pool(schedules: usize, scenario: fn(&TestPool)) {
-    let pool = Arc::new(TestPool::new());
+    explore_on(TestPool::new(), schedules, scenario);
+}
+
+fn explore_on(pool: TestPool, schedules: usize, scenario: fn(&TestPool)) {
+    let pool = Arc::new(pool);
     explore(schedules, move || scenario(&pool));
 }
 
@@ -99,6 +103,11 @@ fn a_small_file_changes_its_size_while_it_is_written() {
 #[test]
 fn a_file_is_read_ahead_while_it_is_written() {
     explore_pool(400, ahead::a_file_is_read_ahead_while_it_is_written);
+}
+
+#[test]
+fn readers_jump_in_a_file_while_it_is_written() {
+    explore_on(TestPool::of_disks(), 400, ahead::readers_jump_in_a_file_while_it_is_written);
 }
 
 #[test]
