@@ -86,7 +86,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     mount_alone.BENCHMARK,
     mount_names.BENCHMARK,
     mount_uring.BENCHMARK,
-    small_files.BENCHMARK,
+    *small_files.BENCHMARKS,
     small_programs.BENCHMARK,
     readahead.BENCHMARK,
     writebehind.BENCHMARK,

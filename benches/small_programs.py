@@ -1,4 +1,4 @@
-"""Trees of small files by `tar`, `git` and four processes: the hint `small` beside mergerfs and passthrough_ll."""
+"""Trees of small files by `tar` and `git`: the hint `small` beside mergerfs."""
 
 import io
 import shutil
@@ -22,11 +22,10 @@ from benches.frame import (
     checked,
     of_repetitions,
 )
-from benches.fuse_mounts import example, most_descriptors, mounted, passthrough_ll, pool_mounted
+from benches.fuse_mounts import most_descriptors, mounted, pool_mounted
 
 FILES = 20_000
-PROCESSES = 4
-OURS, THEIRS, PLAIN = "small=64K", "mergerfs", "passthrough_ll"
+OURS, THEIRS = "small=64K", "mergerfs"
 MOST_MB = 256
 """What the mount may have of memory, whatever the number of files."""
 
@@ -38,8 +37,6 @@ def run(context: Context) -> Iterator[Figure | str]:
         raise MissingError("mergerfs is not installed; on Debian: apt install mergerfs")
     files = FILES // 20 if context.quick else FILES
     base = context.directory
-    # Now, as it may have to be built, which is no part of what is timed.
-    example("metadata_cost")
     archive = _archive(base / "tree.tar", files)
     origin = _repository(base / "origin", archive)
     pool = request_cost.plain_pool(base, 2)
@@ -52,32 +49,22 @@ def run(context: Context) -> Iterator[Figure | str]:
         command: list[object] = [program, "-f", ":".join(map(str, sources)), point]
         mounts.enter_context(mounted(command, point, most_descriptors()))
         sides = {OURS: pool.mount / "ours", THEIRS: point / "theirs"}
-        try:
-            plain, below = base / "passthrough", base / "below"
-            below.mkdir()
-            passing: list[object] = [passthrough_ll(base), "-f", "-o", f"source={below}", plain]
-            mounts.enter_context(mounted(passing, plain, most_descriptors()))
-            sides[PLAIN] = plain / f"files of {PLAIN}"
-        except MissingError as missing:
-            context.say(f"without passthrough_ll: {missing}")
         for directory in sides.values():
             directory.mkdir()
         checked([*STRIPEWISE, "hint", sides[OURS], OURS])
         rounds = []
         for number in range(context.rounds(5)):
-            names = list(sides)
-            order = names[number % len(names) :] + names[: number % len(names)]
+            order = list(sides) if number % 2 == 0 else list(reversed(sides))
             context.say(f"round {number + 1}")
             rounds.append({side: _steps(sides[side], archive, origin, files) for side in order})
         context.say("memory")
         many = 5 * files
         peak_mb = [_peak_mb(server), _large_tree(sides[OURS], _archive(base / "many.tar", many), server)]
-    for step, other in ((step, other) for other in sides if other != OURS for step in rounds[0][OURS]):
-        ours, theirs = (statistics.median(of[side][step] for of in rounds) for side in (OURS, other))
-        ratios = [of[other][step] / of[OURS][step] for of in rounds]
+    for step in rounds[0][OURS]:
+        ours, theirs = (statistics.median(of[side][step] for of in rounds) for side in (OURS, THEIRS))
+        ratios = [of[THEIRS][step] / of[OURS][step] for of in rounds]
         note = f"{ours:.2f} s against {theirs:.2f} s"
-        target = Target(least=1.0) if other == THEIRS or step.startswith(f"{PROCESSES} processes") else None
-        yield of_repetitions(f"{step}: {OURS} / {other}", ratios, target=target, note=note)
+        yield of_repetitions(f"{step}: {OURS} / {THEIRS}", ratios, target=Target(least=1.0), note=note)
     what = f"peak memory of the mount, a tree of {many:,} files made, listed, read, packed, removed"
     yield Figure(what, peak_mb[1], "MB", target=Target(most=MOST_MB), note=f"{peak_mb[0]:.0f} MB before it")
 
@@ -112,27 +99,7 @@ def _steps(directory: Path, archive: Path, origin: Path, files: int) -> dict[str
 
     took_s["git clone and git status"] = _timed(clone_and_look)
     shutil.rmtree(clone)
-    own = [directory / f"process{number}" for number in range(PROCESSES)]
-    for each in own:
-        each.mkdir()
-    count = files // (2 * PROCESSES)
-    for step in ("write", "read", "lstat", "stat", "list", "unlink"):
-        took_s[f"{PROCESSES} processes, 4 KiB files, {step}"] = _all(step, own, count)
-    for each in own:
-        each.rmdir()
     return took_s
-
-
-def _all(step: str, directories: list[Path], files: int) -> float:
-    """One process for each directory, all at once: seconds that the step took each of them in the mean, once begun."""
-    running = [
-        subprocess.Popen([example("metadata_cost"), step, each, str(files)], stdout=subprocess.PIPE, text=True)
-        for each in directories
-    ]
-    said = [process.communicate()[0] for process in running]
-    if any(process.returncode != 0 for process in running):
-        raise BenchmarkError(f"metadata_cost {step} failed; its error stands above")
-    return statistics.mean(float(each_ns) for each_ns in said) * 1e-9 * files
 
 
 def _timed(work: Callable[[], object]) -> float:
@@ -163,4 +130,4 @@ def _repository(directory: Path, archive: Path) -> Path:
     return directory
 
 
-BENCHMARK = Benchmark("small-programs", "tar, git and four processes on trees of small files, beside mergerfs", run)
+BENCHMARK = Benchmark("small-programs", "tar and git on trees of small files, beside mergerfs", run)
