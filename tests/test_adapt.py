@@ -8,7 +8,7 @@ import pytest
 
 from stripewise import _native, layouts
 from stripewise.api import adapt as adapting
-from stripewise.api import measured, relief
+from stripewise.api import measured, promotion, relief
 from stripewise.api.activity import Done
 from stripewise.pool import Pool
 from stripewise.usage import Usage
@@ -169,6 +169,24 @@ def test_limits_keep_data_where_it_is_and_say_why(hot):
     now = datetime.now().hour
     assert "at this hour" in decided(hot, hours=((now + 2) % 24, (now + 3) % 24))["why"]
     assert "s for moving" in decided(hot, horizon_s=1.0)["why"]
+    assert rounds(hot) == before
+
+
+@pytest.mark.parametrize("goes", ["drains", "dies"])
+def test_a_fast_tier_without_a_usable_server_is_no_target(hot, goes):
+    stripewise, file = hot
+    if goes == "drains":
+        stripewise("pool", "drain", file, "ssd.0", "--to", "hdd")
+    else:
+        (ssd,) = (server.path for server in Pool.load(file).servers if server.name == "ssd.0")
+        ssd.rename(ssd.with_name("away"))
+    before = rounds(hot)
+    assert decided(hot)["verdict"] == "kept"
+    pool = Pool.load(file)
+    heat = _native.pool_heat(str(file), ".")
+    promoter = promotion.Promoter(pool, 1.0, adapting.move_s_per_byte(pool))
+    cold = {**heat, "files": [{**of, "blocks": [(block, 0) for block, _ in of["blocks"]]} for of in heat["files"]]}
+    assert promoter.look(cold, 1.0) is None and promoter.look(heat, 1.0) is None
     assert rounds(hot) == before
 
 

@@ -10,6 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from stripewise.api import adapt as adapting
+from stripewise.api import companion
 from stripewise.pool import Pool
 
 PATIENCE_S = 30
@@ -100,6 +101,18 @@ def test_what_keeps_it_from_beginning_is_said_before_anything_is_mounted(heated,
     assert address.returncode == 1 and "write [HOST:]PORT" in address.stderr
     assert not mount.is_mount() and not (heated.parent / "mount").is_mount()
     assert not beside(heated) and not beside(pool.file)
+
+
+def test_what_it_did_not_expect_is_kept_as_a_decision_and_it_goes_on(heated, monkeypatch):
+    def decide(*_, **__):
+        raise ValueError("a fault")
+
+    monkeypatch.setattr(companion.Rounds, "decide", decide)
+    monkeypatch.setattr(companion, "PERIOD_S", 0.0)
+    pool = Pool.load(heated)
+    companion._adapt(pool, lambda *_: len(adapting.decisions(pool)) < 2)
+    found = [(of["verdict"], of["why"]) for of in adapting.decisions(pool)]
+    assert found == [("failed", "unexpected ValueError: a fault")] * 2
 
 
 def test_a_mount_that_fails_leaves_none_beside_it(heated, stripewise, tmp_path):

@@ -14,7 +14,7 @@ import os
 import random
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -95,9 +95,19 @@ def alone(pool: Pool) -> Iterator[None]:
         os.close(descriptor)
 
 
-def failed(pool: Pool, error: StripewiseError) -> Decision:
-    """Keeps that no decision could be made, and why."""
-    return _written(pool, {"time_s": time.time(), "dry_run": False, "verdict": "failed", "why": str(error)})
+def failed(pool: Pool, error: Exception) -> Decision:
+    """Keeps that no decision could be made, and why; of an error that is none of Stripewise's its kind, too.
+
+    Where the pool's namespace cannot be written either, nothing is kept.
+    """
+    why = str(error) if isinstance(error, StripewiseError) else f"unexpected {type(error).__name__}: {error}"
+    decision: Decision = {"time_s": time.time(), "dry_run": False, "verdict": "failed", "why": why}
+    # What has failed may be what tells of the servers.
+    with suppress(StripewiseError, OSError):
+        decision |= measured.state(pool)
+    with suppress(OSError):
+        _append(pool, decision)
+    return decision
 
 
 def decisions(pool: Pool) -> list[Decision]:
@@ -380,14 +390,18 @@ def _kept(pool: Pool, decision: Decision, why: str) -> Decision:
 def _written(pool: Pool, decision: Decision) -> Decision:
     if not decision["dry_run"]:
         decision |= measured.state(pool)
-        # A line that a kill has cut takes no other with it.
-        line = f"\n{json.dumps(decision)}\n".encode()
-        descriptor = os.open(state_file(pool), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            os.write(descriptor, line)
-        finally:
-            os.close(descriptor)
+        _append(pool, decision)
     return decision
+
+
+def _append(pool: Pool, decision: Decision) -> None:
+    # A line that a kill has cut takes no other with it.
+    line = f"\n{json.dumps(decision)}\n".encode()
+    descriptor = os.open(state_file(pool), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(descriptor, line)
+    finally:
+        os.close(descriptor)
 
 
 def move_s_per_byte(pool: Pool) -> float:

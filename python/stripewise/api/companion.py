@@ -109,11 +109,12 @@ def _adapt(pool: Pool, is_mounted: Callable[..., bool]) -> None:
             rounds.decide(pool, adapting.Limits(), progress=is_mounted)
             for _ in rounds.until_due(PERIOD_S, adapting.Limits(), is_mounted, is_mounted):
                 pass
-        except StripewiseError as error:
-            adapting.failed(pool, error)
-            _wait(is_mounted)
         except KeyboardInterrupt:
             pass  # The callback has stopped a move.
+        except Exception as error:
+            # No terminal shows what happens here: the decisions tell of it, and the next period tries again.
+            adapting.failed(pool, error)
+            _wait(is_mounted)
 
 
 def _wait(is_mounted: Callable[..., bool]) -> None:

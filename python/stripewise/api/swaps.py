@@ -22,9 +22,9 @@ from stripewise.api import relief
 
 if TYPE_CHECKING:
     from stripewise._native import PoolHeat
-    from stripewise.pool import Pool, Tier
+    from stripewise.pool import Pool, Server, Tier
 
-__all__ = ["Few", "Pays", "Regions", "few", "find"]
+__all__ = ["Few", "Pays", "Regions", "few", "find", "usable"]
 
 ALIKE = 1.1
 """Parts whose heat differs by less are equally hot; what comes must be hotter than what leaves by as much."""
@@ -91,6 +91,7 @@ class _Files:
 
     def __post_init__(self) -> None:
         self._blocks = {of["path"]: (dict(of["blocks"]), of["size_bytes"]) for of in self.heat["files"]}
+        self._usable = {tier.name: [server.name for server in usable(tier)] for tier in self.pool.tiers}
 
     def regions(self, path: str) -> Regions:
         """Those of a file; none of one that is gone, or has no layout."""
@@ -160,10 +161,12 @@ class _Files:
 
     def usual(self, path: str, tier: Tier) -> list[str]:
         """The round on a tier that a file has most often, or that of new files where it is not there."""
-        rounds = Counter(tuple(of) for _, of in self.regions(path) if _tiers(of) == {tier.name})
+        takes = self._usable[tier.name]
+        own = [of for _, of in self.regions(path) if _tiers(of) == {tier.name}]
+        rounds = Counter(tuple(of) for of in own if _servers(of) <= set(takes))
         if rounds:
             return list(rounds.most_common(1)[0][0])
-        default = [f"{server.name}:{self.pool.default_width_bytes}B" for server in tier.servers]
+        default = [f"{server}:{self.pool.default_width_bytes}B" for server in takes]
         return self.rounds.get(tier.name, default)
 
 
@@ -204,9 +207,16 @@ def few(pool: Pool, heat: PoolHeat, pays: Pays, most_bytes: float) -> Few:
     )
 
 
+def usable(tier: Tier) -> list[Server]:
+    """The servers of a tier that take new bytes: those that are there, and do not drain. A system call for each."""
+    return [server for server in tier.servers if server.state == "used" and server.path.is_dir()]
+
+
 def _swap(files: _Files, pays: Pays, most_bytes: float) -> None:
     block_bytes = files.heat["block_bytes"]
-    profiled = [(tier.read.mean_s(block_bytes), tier) for tier in files.pool.tiers if tier.read is not None]
+    # A tier whose servers all drain, or are gone, is no place to move to.
+    there = [tier for tier in files.pool.tiers if usable(tier)]
+    profiled = [(tier.read.mean_s(block_bytes), tier) for tier in there if tier.read is not None]
     profiled.sort(key=lambda of: of[0])
     if len(profiled) < 2 or not files.heat["files"]:
         return
@@ -247,6 +257,8 @@ def _fill(
 ) -> None:
     tier, slower, slowest = tiers
     known = _native.pool_tier_parts(str(files.pool.file), tier.name)
+    if not known["rooms"]:
+        return  # The last server has gone since the pool was read.
     sizes = {of["path"]: of["size_bytes"] for of in files.heat["files"]}
     there: list[_Part] = []
     for held in known["parts"]:
@@ -301,8 +313,8 @@ def _room_bytes(tier: Tier, known: _native.TierParts, width_bytes: int) -> int:
 
 
 def _most_often(pool: Pool, planned: str) -> dict[str, list[str]]:
-    """By tier, of the rounds that have all its servers: a file that comes must not burden one of them."""
-    servers = {tier.name: len(tier.servers) for tier in pool.tiers}
+    """By tier, of the rounds that have all its servers in use: a file that comes must not burden one of them."""
+    servers = {tier.name: len(usable(tier)) for tier in pool.tiers}
     rounds: Counter[tuple[str, tuple[str, ...]]] = Counter()
     for file in _native.layout_parse(planned)["files"]:
         for region in file["regions"]:
@@ -319,6 +331,16 @@ def _joined(found: Iterable[tuple[int, list[str]]]) -> Regions:
         if not regions or regions[-1][1] != stripes:
             regions.append((offset, stripes))
     return regions
+
+
+def _servers(stripes: Iterable[str]) -> set[str]:
+    """Those that a round names; of a short form such as `hdd.0-1` each."""
+    found = set()
+    for stripe in stripes:
+        tier, _, numbers = stripe.rpartition(":")[0].partition(".")
+        first, _, last = numbers.partition("-")
+        found |= {f"{tier}.{number}" for number in range(int(first), int(last or first) + 1)}
+    return found
 
 
 def _tiers(stripes: Iterable[str]) -> set[str]:
