@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from stripewise.api import adapt as adapting
-from stripewise.api import companion
+from stripewise.api import adapt_service, companion
 from stripewise.pool import Pool
 
 PATIENCE_S = 30
@@ -107,8 +107,9 @@ def test_what_it_did_not_expect_is_kept_as_a_decision_and_it_goes_on(heated, mon
     def decide(*_, **__):
         raise ValueError("a fault")
 
-    monkeypatch.setattr(companion.Rounds, "decide", decide)
-    monkeypatch.setattr(companion, "PERIOD_S", 0.0)
+    monkeypatch.setattr(adapt_service.Rounds, "decide", decide)
+    often = adapt_service.Wanted(period_s=0.0)
+    monkeypatch.setattr(adapt_service, "Wanted", lambda: often)
     pool = Pool.load(heated)
     companion._adapt(pool, lambda *_: len(adapting.decisions(pool)) < 2)
     found = [(of["verdict"], of["why"]) for of in adapting.decisions(pool)]

@@ -299,7 +299,12 @@ def _relieve(
     left = None if limits.day_bytes is None else max(0, limits.day_bytes - copied_today(pool))
     taken = []
     for step in steps:
-        taken.append(relief.take(pool, step, pace, progress, most_bytes=left))
+        try:
+            taken.append(relief.take(pool, step, pace, progress, most_bytes=left))
+        except StripewiseError as error:
+            # As while a drain changes the layouts of the pool: the next period tries again.
+            taken.append({**step.document(), "why": str(error)})
+            continue
         if left is not None:
             left -= taken[-1]["copied_bytes"]
     return {"relief": taken}
@@ -320,7 +325,10 @@ def _move_small_files(
     left = None
     if limits.day_bytes is not None:
         left = max(0, limits.day_bytes - copied_today(pool) - relief.copied_bytes(decision))
-    return {"small_files": small_files.take(pool, due, pace, progress, most_bytes=left)}
+    try:
+        return {"small_files": small_files.take(pool, due, pace, progress, most_bytes=left)}
+    except StripewiseError as error:
+        return {"small_files": {**small_files.step(due), "why": str(error)}}
 
 
 def _read_ahead(pool: Pool, heat: PoolHeat, *, dry_run: bool) -> Decision:

@@ -52,7 +52,7 @@ class Rounds:
         horizon_s = min(limits.horizon_s, self._watch.lasted_s or math.inf)
         self._watch.pool = pool
         if self._promoter is not None:
-            self._promoter.pool = pool
+            self._promoter.pool, self._promoter.move_s_per_byte = pool, adapt.move_s_per_byte(pool)
             self._promoted |= self._promoter.promoted()
             if self._decided_s is not None:
                 horizon_s = min(horizon_s, self._promoter.lasts_s(time.monotonic() - self._decided_s))

@@ -14,21 +14,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
 
 from stripewise import mounts
 from stripewise._native import StripewiseError
 from stripewise.api import adapt as adapting
+from stripewise.api import adapt_service, running
 from stripewise.api import metrics as serving
-from stripewise.api import promotion, running
-from stripewise.api.between import Rounds
 from stripewise.pool import Pool
 
 __all__ = ["mount"]
 
-PERIOD_S = 600.0
-"""Between two decisions, as `stripewise adapt` has it."""
 LOOK_S = 1.0
 """Between two looks whether the mount is there."""
 
@@ -74,9 +71,7 @@ def _serve(pool: Pool, asked: dict[str, str | bool | None]) -> None:
     with ExitStack() as stack:
         try:
             if asked["adapt"]:
-                pool.require_profiles()
-                if not pool.keeps_heat and pool.land is None:
-                    raise StripewiseError(f"pool '{pool.name}' keeps no heat: write a table [heat] into {pool.file}")
+                adapt_service.require(pool)
                 stack.enter_context(adapting.alone(pool))
             url = serving.serve(pool, str(asked["metrics"]))[0] if asked["metrics"] is not None else None
         except StripewiseError as error:
@@ -100,27 +95,11 @@ def _serve(pool: Pool, asked: dict[str, str | bool | None]) -> None:
 
 def _adapt(pool: Pool, is_mounted: Callable[..., bool]) -> None:
     """Decides, and promotes until the next decision is due; a move ends when the mount does."""
-    rounds: Rounds | None = None
-    while is_mounted():
-        try:
-            pool = Pool.load(pool.file)
-            if rounds is None:
-                rounds = Rounds(pool, promotion.LOOK_S)
-            rounds.decide(pool, adapting.Limits(), progress=is_mounted)
-            for _ in rounds.until_due(PERIOD_S, adapting.Limits(), is_mounted, is_mounted):
-                pass
-        except KeyboardInterrupt:
-            pass  # The callback has stopped a move.
-        except Exception as error:
-            # No terminal shows what happens here: the decisions tell of it, and the next period tries again.
-            adapting.failed(pool, error)
-            _wait(is_mounted)
-
-
-def _wait(is_mounted: Callable[..., bool]) -> None:
-    due_s = time.monotonic() + PERIOD_S
-    while is_mounted() and time.monotonic() < due_s:
-        time.sleep(LOOK_S)
+    wanted = adapt_service.Wanted()
+    # The callback has stopped a move: the mount has ended.
+    with suppress(KeyboardInterrupt):
+        for _ in adapt_service.run(pool.file, wanted, lambda: nullcontext(is_mounted), is_mounted):
+            pass
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -56,6 +57,9 @@ class _PoolCollector(Collector):
         return ()  # So that nothing is asked of the pool before the first request.
 
     def collect(self) -> Iterator[Metric]:
+        # Servers come and go meanwhile. While the file cannot be read, those that are known count.
+        with suppress(StripewiseError):
+            self._pool = Pool.load(self._pool.file)
         yield from self._servers()
         yield self._latencies()
         yield from self._decisions()

@@ -11,7 +11,7 @@ import typer
 
 from stripewise import StripewiseError
 from stripewise.api import adapt as adapting
-from stripewise.api import promotion, service
+from stripewise.api import adapt_service, promotion, service
 from stripewise.api.between import Rounds
 from stripewise.api.metrics import serve
 from stripewise.api.pools import Pool, parse_bytes
@@ -29,7 +29,7 @@ def adapt(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Decide once, and move nothing.")] = False,
     period_s: Annotated[
         float, typer.Option("--period", min=1.0, metavar="SECONDS", help="Time between two decisions.")
-    ] = 600.0,
+    ] = adapt_service.PERIOD_S,
     horizon_h: Annotated[
         float, typer.Option("--horizon", min=0.01, metavar="HOURS", help="For how long a move has to pay.")
     ] = 24.0,
@@ -91,28 +91,31 @@ def adapt(
         options += ["--metrics", metrics] if metrics is not None else []
         _install(pool, options)
         return
+    wanted = adapt_service.Wanted(limits, planner, pace, promote_s, period_s)
     # A dry run changes nothing, so that it may run beside another.
     with nullcontext() if dry_run else adapting.alone(pool):
         if metrics is not None:
             url, _ = serve(pool, metrics)
             console.say(f"metrics for Prometheus at {url}")
-        rounds = Rounds(pool, 0.0 if once or dry_run else promote_s, pace)
-        while True:
+        if once or dry_run:
             with console.moving() as progress:
+                rounds = Rounds(pool, 0.0, pace)
                 decision = rounds.decide(pool, limits, planner=planner, dry_run=dry_run, progress=progress)
-            if as_json:
-                console.document(decision)
-            else:
-                _print(decision)
-            if once or dry_run:
-                return
-            console.out.file.flush()
-            for done in rounds.until_due(period_s, limits):
-                if as_json:
-                    console.document(done)
-                else:
-                    _print_promoted(done)
-                console.out.file.flush()
+            _show(decision, as_json=as_json)
+            return
+        adapt_service.require(pool)
+        for done in adapt_service.run(pool.file, wanted, console.moving):
+            _show(done, as_json=as_json)
+
+
+def _show(done: Decision, *, as_json: bool) -> None:
+    if as_json:
+        console.document(done)
+    elif done["verdict"] == "promoted":
+        _print_promoted(done)
+    else:
+        _print(done)
+    console.out.file.flush()
 
 
 def _print_promoted(done: Decision) -> None:
@@ -186,7 +189,9 @@ def _print(decision: Decision) -> None:
         )
     for file in decision.get("skipped", []):
         console.result(f"{name(file['path'])}: left for later: {file['why']}")
-    if decision["verdict"] == "moved":
+    if decision["verdict"] == "failed":
+        console.result(f"no decision: {decision['why']}")
+    elif decision["verdict"] == "moved":
         console.result(f"moved, copied {about_bytes(decision['copied_bytes'])}")
     else:
         console.result(f"nothing moved: {decision['why']}")

@@ -1,0 +1,89 @@
+"""`adapt` as a service, in the foreground or beside a mount: a decision a period, and what happens between two.
+
+What fails is a decision, too, and the next period tries again. Only a pool file that is gone ends it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from stripewise._native import StripewiseError
+from stripewise.api import adapt, promotion
+from stripewise.api.between import Rounds
+from stripewise.api.pacing import Pace, Progress
+from stripewise.pool import Pool
+
+__all__ = ["PERIOD_S", "Wanted", "require", "run"]
+
+PERIOD_S = 600.0
+"""Between two decisions, if not told otherwise."""
+LOOK_S = 1.0
+"""Between two looks whether it goes on, while it waits."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a service was asked for."""
+
+    limits: adapt.Limits = field(default_factory=adapt.Limits)
+    planner: str = "auto"
+    pace: Pace = field(default_factory=Pace)
+    promote_s: float = promotion.LOOK_S
+    period_s: float = PERIOD_S
+
+
+def require(pool: Pool) -> None:
+    """Raises `StripewiseError` where no decision could ever be made: no profile, or neither heat nor landing files."""
+    pool.require_profiles()
+    if not pool.keeps_heat and pool.land is None:
+        raise StripewiseError(f"pool '{pool.name}' keeps no heat: write a table [heat] into {pool.file}")
+
+
+def run(
+    file: Path,
+    wanted: Wanted,
+    moving: Callable[[], AbstractContextManager[Progress | None]] = nullcontext,
+    goes_on: Callable[[], bool] = lambda: True,
+) -> Iterator[adapt.Decision]:
+    """Yields each decision, also one that has failed, and what was done between two, while it `goes_on`.
+
+    `moving` shows a decision's moves, and may stop one. The pool is read anew for each decision. Raises
+    `StripewiseError` when its file is gone. For one process at a time (`adapt.alone`).
+    """
+    rounds: Rounds | None = None
+    pool = Pool.load(file)
+    while goes_on():
+        try:
+            pool = Pool.load(pool.file)
+            if rounds is None:
+                rounds = Rounds(pool, wanted.promote_s, wanted.pace)
+            with moving() as progress:
+                decision = rounds.decide(pool, wanted.limits, planner=wanted.planner, progress=progress)
+        except Exception as error:
+            decision = _failed(pool, error)
+        yield decision
+        if rounds is None:
+            _wait(wanted.period_s, goes_on)
+            continue
+        try:
+            yield from rounds.until_due(wanted.period_s, wanted.limits, lambda *_: goes_on(), goes_on)
+        except Exception as error:
+            yield _failed(pool, error)
+            _wait(wanted.period_s, goes_on)
+
+
+def _failed(pool: Pool, error: Exception) -> adapt.Decision:
+    decision = adapt.failed(pool, error)
+    if not pool.file.exists():
+        raise StripewiseError(f"{pool.file} is gone, so that the pool cannot be adapted any more") from error
+    return decision
+
+
+def _wait(seconds: float, goes_on: Callable[[], bool]) -> None:
+    due_s = time.monotonic() + seconds
+    while goes_on() and (left_s := due_s - time.monotonic()) > 0:
+        time.sleep(min(LOOK_S, left_s))
