@@ -1,14 +1,17 @@
 """Data moves to where it is hot, where that pays, and each decision is kept with its numbers."""
 
 import json
+import os
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 
 import pytest
 
 from stripewise import _native, layouts
 from stripewise.api import adapt as adapting
-from stripewise.api import measured, promotion, relief
+from stripewise.api import measured, moved, parting, promotion, relief
 from stripewise.api.activity import Done
 from stripewise.pool import Pool
 from stripewise.usage import Usage
@@ -165,11 +168,100 @@ def test_the_report_shows_heat_plans_and_gains(hot):
 
 def test_limits_keep_data_where_it_is_and_say_why(hot):
     before = rounds(hot)
-    assert "above the limit" in decided(hot, day_bytes=1000)["why"]
+    why = decided(hot, day_bytes=1000)["why"]
+    assert "1,000 bytes are left of the limit of 1,000 in 24 hours" in why and "the smallest has 65,536" in why
     now = datetime.now().hour
     assert "at this hour" in decided(hot, hours=((now + 2) % 24, (now + 3) % 24))["why"]
     assert "s for moving" in decided(hot, horizon_s=1.0)["why"]
     assert rounds(hot) == before
+
+
+def on_ssd(pool):
+    """Bytes of the file that are on the SSD."""
+    regions = _native.file_stat(str(pool[1]), "f")["regions"]
+    ends = [region["offset"] for region in regions[1:]] + [8 << 20]
+    stretches = zip(regions, ends, strict=True)
+    return sum(end - region["offset"] for region, end in stretches if "ssd.0" in region["round"][0])
+
+
+def test_a_plan_above_the_limit_moves_the_part_that_fits_and_the_rest_another_day(hot, monkeypatch):
+    stripewise, file = hot
+    (full, limit) = (decided(hot, dry_run=True)["moved_bytes"], 300_000)
+    assert full > 3 * limit
+    first = decided(hot, day_bytes=limit)
+    assert first["verdict"] == "moved" and first["is_part"] and first["planned_bytes"] == full, first
+    assert 0 < first["copied_bytes"] <= limit and on_ssd(hot) == first["copied_bytes"]
+    assert first["gain_s"] > first["move_s"]
+    assert "above the limit" in decided(hot, day_bytes=limit)["why"]
+    # What was copied is a day old: the rest moves, part by part, also where it gets servers less than a tenth faster.
+    monkeypatch.setattr(moved, "DAY_S", 0)
+    monkeypatch.setattr(adapting, "DAY_S", 0)
+    for _ in range(6):
+        if decided(hot, day_bytes=limit)["verdict"] != "moved":
+            break
+    assert on_ssd(hot) >= full - limit
+    read = "import sys; assert open(sys.argv[1] + '/f', 'rb').read() == bytes(range(256)) * 32768"
+    stripewise("run", "--quiet", "--pool", file, "--", "python3", "-c", read, file.parent / "mount")
+
+
+@dataclass(frozen=True)
+class Until(adapting.Limits):
+    """Hours that end when something is so."""
+
+    over: Callable[[], bool] = lambda: False
+
+    def allows(self, _):
+        return not self.over()
+
+
+def test_a_move_stops_where_the_hours_end_and_goes_on_in_the_next(hot, monkeypatch):
+    stripewise, file = hot
+    pool = Pool.load(file)
+    monkeypatch.setattr(parting, "STEP_BYTES", 256 << 10)
+    monkeypatch.setattr(parting, "MOST_STEPS", 1 << 10)
+    before, asked = rounds(hot), []
+    none = adapting.reconsider(pool, Until(LONG_S, over=lambda: asked.append(0) or len(asked) > 1))
+    assert (none["verdict"], none["why"], rounds(hot)) == ("kept", moved.OVER, before)
+    first = adapting.reconsider(pool, Until(LONG_S, over=lambda: on_ssd(hot) > 0))
+    assert (first["verdict"], first["stopped"], first["is_part"]) == ("moved", moved.OVER, True)
+    assert 0 < first["copied_bytes"] < first["planned_bytes"] and on_ssd(hot) == first["copied_bytes"]
+    said = stripewise("adapt", file, "--once", "--horizon", LONG_S // 3600).stdout
+    assert "moved, copied" in said
+    assert on_ssd(hot) >= first["planned_bytes"] and decided(hot)["verdict"] == "kept"
+    read = "import sys; assert open(sys.argv[1] + '/f', 'rb').read() == bytes(range(256)) * 32768"
+    stripewise("run", "--quiet", "--pool", file, "--", "python3", "-c", read, file.parent / "mount")
+
+
+def test_a_move_that_is_killed_counts_for_the_limit_with_what_it_had_copied(hot):
+    _, file = hot
+    pool = Pool.load(file)
+    with pytest.raises(KeyboardInterrupt):
+        adapting.reconsider(pool, adapting.Limits(LONG_S), progress=lambda _, done, total: 4 * done < total)
+    assert adapting.decisions(pool) == []
+    copied = adapting.copied_today(pool)
+    assert copied > 0
+    whole = decided(hot)
+    assert adapting.copied_today(pool) == copied + whole["copied_bytes"], "nothing counts twice"
+    # As a process that is killed leaves it: large files have a line for each 64 MiB.
+    watched = moved.Watched(pool, None, None)
+    for done in (0, 100 << 20, 300 << 20):
+        watched("large", done, 1 << 40)
+    assert adapting.copied_today(pool) == copied + whole["copied_bytes"] + (300 << 20)
+    with (pool.namespace / moved.FILE).open("a") as file:
+        file.write('{"time_s": 1, "what": "copied", "copied_bytes": "x"}\n[1]\n{"time_s": 9e9, "what": "cop')
+    assert adapting.copied_today(pool) == copied + whole["copied_bytes"] + (300 << 20)
+
+
+def test_lines_of_what_was_copied_do_not_pile_up(pool, monkeypatch):
+    loaded = Pool.load(pool.file)
+    monkeypatch.setattr(moved, "MOST_BYTES", 100)
+    for _ in range(9):
+        moved.record(loaded, {"what": "copied", "path": "f", "copied_bytes": 1})
+    file, old = loaded.namespace / moved.FILE, loaded.namespace / moved.OLD
+    assert len(moved.records(loaded)) == 9 and adapting.copied_today(loaded) == 9, "they are of today"
+    os.utime(old, (0, 0))
+    moved.record(loaded, {"what": "copied", "path": "f", "copied_bytes": 1})
+    assert len(file.read_text().split()) < 20 and len(moved.records(loaded)) < 10
 
 
 @pytest.mark.parametrize("goes", ["drains", "dies"])

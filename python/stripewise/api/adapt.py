@@ -13,17 +13,18 @@ import json
 import os
 import random
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from stripewise import _native, layouts
 from stripewise._native import StripewiseError
-from stripewise.api import least_moves, measured, reading_ahead, relief, service, small_files, swaps
+from stripewise.api import least_moves, measured, moved, parting, reading_ahead, relief, service, small_files, swaps
 from stripewise.api import plan as planning
 from stripewise.api import trace as traces
 from stripewise.api.pacing import Pace, Pacer, Progress
@@ -157,13 +158,32 @@ def reconsider(
         decision["promoted"] = dict(promoted)
     else:
         decision |= measured.since_then(decisions(pool), measured.done_by_servers(pool))
-    decision |= _relieve(pool, limits, heat, dry_run=dry_run, pace=pace, progress=progress)
-    decision |= _move_small_files(pool, limits, decision, pace=pace, progress=progress)
+    watch = moved.Watched(pool, limits, progress)
+    try:
+        decision |= _relieve(pool, limits, heat, dry_run=dry_run, pace=pace, watch=watch)
+        decision |= _move_small_files(pool, limits, decision, pace=pace, watch=watch)
+        found = _plan_and_move(pool, limits, decision, planner=planner, heat=heat, pace=pace, watch=watch)
+    finally:
+        watch.close()
+    return _written(pool, {**found, "recorded_bytes": watch.recorded_bytes} if watch.recorded_bytes else found)
+
+
+def _plan_and_move(
+    pool: Pool,
+    limits: Limits,
+    decision: Decision,
+    *,
+    planner: str,
+    heat: PoolHeat | None,
+    pace: Pace,
+    watch: moved.Watched,
+) -> Decision:
+    """What is decided of files that have their place, and moves what pays."""
     if heat is None:
-        return _kept(pool, decision, "the pool keeps no heat, by which files that have their place could be moved")
+        return _kept(decision, "the pool keeps no heat, by which files that have their place could be moved")
     if not heat["files"]:
-        return _kept(pool, decision, "nothing was read or written of late")
-    decision |= _read_ahead(pool, heat, dry_run=dry_run)
+        return _kept(decision, "nothing was read or written of late")
+    decision |= _read_ahead(pool, heat, dry_run=decision["dry_run"])
     with TemporaryDirectory() as scratch:
         log = Path(scratch) / "heat.csv"
         heat_bytes = _write_requests(pool, heat, log)
@@ -178,17 +198,17 @@ def reconsider(
         pays = swaps.Pays(limits.horizon_s / heat["period_s"], move_s_per_byte(pool))
         swapped = swaps.find(pool, heat, pays, document["layout"])
         if not document["changes"] and not swapped:
-            return _kept(pool, decision, "the layouts are as the planner would have them")
+            return _kept(decision, "the layouts are as the planner would have them")
         # Of the sum of all periods' halves, the last period has about half.
         last_bytes = heat_bytes / 2
-        asked = _Asked(trace, pool, document["cuts_s"], Path(scratch), last_bytes * pays.periods, pays.move_s_per_byte)
+        asked = _Asked(trace, pool, heat, document["cuts_s"], Path(scratch), last_bytes * pays.periods, pays)
         layouts_asked = {
             "swaps": head + "".join(least_moves.text_of(path, found) for path, found in swapped.items()),
             "fewer moves": _with_fewer_moves(pool, document["layout"], Path(scratch)),
             "planned": document["layout"],
         }
         candidates = [_candidate(asked, name, layout) for name, layout in layouts_asked.items() if FILE in layout]
-        return _decide(pool, limits, decision, _best(candidates), Pacer.of(pool, pace, progress))
+        return _decide(asked, limits, decision, _best(candidates), (Pacer.of(pool, pace, watch), watch))
 
 
 @dataclass(frozen=True)
@@ -197,11 +217,12 @@ class _Asked:
 
     trace: traces.Trace
     pool: Pool
+    heat: PoolHeat
     cuts_s: list[float]
     scratch: Path
     horizon_bytes: float
     """That are read and written within the horizon."""
-    move_s_per_byte: float
+    pays: swaps.Pays
 
 
 @dataclass(frozen=True)
@@ -209,6 +230,8 @@ class _Candidate:
     """Layouts that files could get."""
 
     name: str
+    layout: str
+    """The text of the layout file."""
     before_bytes_per_s: float
     after_bytes_per_s: float
     gain_s: float
@@ -241,8 +264,8 @@ def _candidate(asked: _Asked, name: str, layout: str) -> _Candidate:
             moved_bytes += copied
             movable.append((path, one))
     gain_s = asked.horizon_bytes / before - asked.horizon_bytes / after
-    move_s = moved_bytes * asked.move_s_per_byte
-    return _Candidate(name, before, after, gain_s, moved_bytes, move_s, movable, skipped)
+    move_s = moved_bytes * asked.pays.move_s_per_byte
+    return _Candidate(name, layout, before, after, gain_s, moved_bytes, move_s, movable, skipped)
 
 
 def _best(candidates: list[_Candidate]) -> _Candidate:
@@ -281,13 +304,23 @@ def _with_fewer_moves(pool: Pool, layout: str, scratch: Path) -> str:
 
 
 def copied_today(pool: Pool) -> int:
-    """Bytes that were copied in the last 24 hours, as far as decisions tell."""
+    """Bytes that were copied in the last 24 hours, as far as decisions tell, and what was kept while they moved."""
     since_s = time.time() - DAY_S
-    return sum(relief.copied_bytes(of) for of in decisions(pool) if of["time_s"] > since_s)
+    found = moved.copied_bytes(pool, since_s)
+    for of in decisions(pool):
+        if of["time_s"] > since_s:
+            found += max(0, relief.copied_bytes(of) - _recorded_bytes(of))
+    return found
+
+
+def _recorded_bytes(decision: Decision) -> int:
+    """Of what a decision has copied, what was kept while it moved; what is no number is not believed."""
+    counts = [of.get("recorded_bytes") for of in (decision, decision.get("promoted")) if isinstance(of, dict)]
+    return sum(count for count in counts if isinstance(count, int))
 
 
 def _relieve(
-    pool: Pool, limits: Limits, heat: PoolHeat | None, *, dry_run: bool, pace: Pace, progress: Progress | None
+    pool: Pool, limits: Limits, heat: PoolHeat | None, *, dry_run: bool, pace: Pace, watch: moved.Watched
 ) -> Decision:
     """What tiers were relieved of, with the numbers; nothing where none has to be."""
     steps = relief.steps(pool, heat)
@@ -299,20 +332,29 @@ def _relieve(
     left = None if limits.day_bytes is None else max(0, limits.day_bytes - copied_today(pool))
     taken = []
     for step in steps:
-        try:
-            taken.append(relief.take(pool, step, pace, progress, most_bytes=left))
-        except StripewiseError as error:
-            # As while a drain changes the layouts of the pool: the next period tries again.
-            taken.append({**step.document(), "why": str(error)})
-            continue
+        take = partial(relief.take, pool, step, pace, watch, most_bytes=left)
+        taken.append(_taken(watch, step.document(), take))
         if left is not None:
-            left -= taken[-1]["copied_bytes"]
+            left = max(0, left - taken[-1].get("copied_bytes", 0))
     return {"relief": taken}
 
 
-def _move_small_files(
-    pool: Pool, limits: Limits, decision: Decision, *, pace: Pace, progress: Progress | None
-) -> Decision:
+def _taken(watch: moved.Watched, step: Decision, take: Callable[[], Decision]) -> Decision:
+    """What a step has done: `take`, or its numbers with what has kept it from that, or from all of it."""
+    before_bytes = watch.recorded_bytes
+    try:
+        return take()
+    except StripewiseError as error:
+        # As while a drain changes the layouts of the pool: the next period tries again.
+        return {**step, "why": str(error)}
+    except KeyboardInterrupt:
+        if not watch.is_over:
+            raise
+        watch.close()
+        return {**step, "copied_bytes": watch.recorded_bytes - before_bytes, "why": moved.OVER}
+
+
+def _move_small_files(pool: Pool, limits: Limits, decision: Decision, *, pace: Pace, watch: moved.Watched) -> Decision:
     """What left the metadata tier and what came back, with the numbers; nothing where none has to."""
     due = small_files.due(pool)
     if not decision["dry_run"]:
@@ -324,11 +366,11 @@ def _move_small_files(
         return {"small_files": {**small_files.step(due), "why": why}}
     left = None
     if limits.day_bytes is not None:
-        left = max(0, limits.day_bytes - copied_today(pool) - relief.copied_bytes(decision))
-    try:
-        return {"small_files": small_files.take(pool, due, pace, progress, most_bytes=left)}
-    except StripewiseError as error:
-        return {"small_files": {**small_files.step(due), "why": str(error)}}
+        watch.close()
+        left = max(0, limits.day_bytes - copied_today(pool) - _unrecorded_bytes(decision, watch))
+    step = small_files.step(due)
+    take = partial(small_files.take, pool, due, pace, watch, most_bytes=left)
+    return {"small_files": _taken(watch, step, take)}
 
 
 def _read_ahead(pool: Pool, heat: PoolHeat, *, dry_run: bool) -> Decision:
@@ -342,57 +384,150 @@ def _read_ahead(pool: Pool, heat: PoolHeat, *, dry_run: bool) -> Decision:
 
 
 def _decide(
-    pool: Pool,
-    limits: Limits,
-    decision: Decision,
-    chosen: _Candidate,
-    progress: Progress,
+    asked: _Asked, limits: Limits, decision: Decision, chosen: _Candidate, moving: tuple[Progress, moved.Watched]
 ) -> Decision:
-    ratio, gain_s, move_s, moved_bytes = chosen.ratio, chosen.gain_s, chosen.move_s, chosen.moved_bytes
-    decision |= {
-        "by": chosen.name,
-        "before_bytes_per_s": chosen.before_bytes_per_s,
-        "after_bytes_per_s": chosen.after_bytes_per_s,
-        "ratio": ratio,
-        "moved_bytes": moved_bytes,
-        "gain_s": gain_s,
-        "move_s": move_s,
-        "horizon_s": limits.horizon_s,
-        "skipped": (skipped := list(chosen.skipped)),
-    }
-    today = copied_today(pool) + relief.copied_bytes(decision)
+    pool, (progress, watch) = asked.pool, moving
+    decision |= {**_numbers(chosen), "horizon_s": limits.horizon_s}
+    skipped = decision["skipped"] = list(chosen.skipped)
+    is_faster = chosen.ratio >= HYSTERESIS or _has_more_to_move(pool)
     refusals = (
-        (ratio < HYSTERESIS, f"the servers would get {ratio:.2f} times as fast, {HYSTERESIS} is asked for"),
+        (not is_faster, f"the servers would get {chosen.ratio:.2f} times as fast, {HYSTERESIS} is asked for"),
         (not chosen.movable, "no file that would gain can move now"),
-        (gain_s <= move_s, f"{gain_s:.1f} s gained in the horizon, {move_s:.1f} s for moving"),
+        (chosen.gain_s <= chosen.move_s, _too_dear(chosen)),
         (not limits.allows(datetime.now()), "data does not move at this hour"),
-        (
-            limits.day_bytes is not None and today + moved_bytes > limits.day_bytes,
-            f"{today:,} bytes were copied in 24 hours, and {moved_bytes:,} more are above the limit",
-        ),
     )
     why = next((why for refused, why in refusals if refused), None)
     if why is not None:
-        return _kept(pool, decision, why)
+        return _kept(decision, why)
+    planned_bytes = chosen.moved_bytes
+    if limits.day_bytes is not None:
+        watch.close()
+        left = max(0, limits.day_bytes - copied_today(pool) - _unrecorded_bytes(decision, watch))
+        if planned_bytes > left:
+            part = _part_within(asked, chosen, left)
+            if part is None:
+                return _kept(decision, _above_the_limit(asked, chosen, left, limits.day_bytes))
+            chosen = part
+            decision |= _numbers(chosen)
     if decision["dry_run"]:
-        return _kept(pool, decision, "only asked what would be done")
+        return _kept(decision, "only asked what would be done")
     copied = 0
     for path, layout in chosen.movable:
         try:
-            done = layouts.apply(layout, pool.file, rules=False, gives_way=True, progress=progress)
+            for done in _steps_done(asked, path, layout, progress, watch):
+                copied += done
         except StripewiseError as error:
             skipped.append({"path": path, "why": str(error)})
-            continue
-        copied += sum(applied["copied_bytes"] for applied in done)
-    return _written(pool, {**decision, "verdict": "moved", "copied_bytes": copied})
+        except KeyboardInterrupt:
+            if not watch.is_over:
+                raise
+            break
+        finally:
+            watch.close()
+    if watch.is_over and not copied:
+        return _kept(decision, moved.OVER)
+    if watch.is_over:
+        decision["stopped"] = moved.OVER
+    decision["is_part"] = watch.is_over or chosen.moved_bytes < planned_bytes
+    return {**decision, "verdict": "moved", "copied_bytes": copied, "planned_bytes": planned_bytes}
+
+
+def _numbers(of: _Candidate) -> Decision:
+    return {
+        "by": of.name,
+        "before_bytes_per_s": of.before_bytes_per_s,
+        "after_bytes_per_s": of.after_bytes_per_s,
+        "ratio": of.ratio,
+        "moved_bytes": of.moved_bytes,
+        "gain_s": of.gain_s,
+        "move_s": of.move_s,
+    }
+
+
+def _too_dear(of: _Candidate) -> str:
+    return f"{of.gain_s:.1f} s gained in the horizon, {of.move_s:.1f} s for moving"
+
+
+def _has_more_to_move(pool: Pool) -> bool:
+    """Whether the last move was only a part of what was decided, as hours or the limit had ended it.
+
+    The rest of it may gain less than a decision has to.
+    """
+    last = next((of for of in reversed(decisions(pool)) if of.get("verdict") == "moved"), {})
+    return last.get("is_part") is True
+
+
+def _unrecorded_bytes(decision: Decision, watch: moved.Watched) -> int:
+    """Of what this decision has copied so far, and promotions before it, what has no line yet."""
+    return max(0, relief.copied_bytes(decision) - _recorded_bytes(decision) - watch.recorded_bytes)
+
+
+def _steps_done(asked: _Asked, path: str, layout: Path, progress: Progress, watch: moved.Watched) -> Iterator[int]:
+    """Moves a file step by step, so that a move which is stopped goes on there; the bytes that each step has copied."""
+    pool_file = asked.pool.file
+    (forecast,) = _native.layout_forecast(str(layout), str(pool_file))["files"]
+    texts = parting.steps(forecast, _native.file_stat(str(pool_file), path)["size_bytes"])
+    for number, text in enumerate(texts, 1):
+        one = layout
+        if number < len(texts):
+            one = layout.with_suffix(".step")
+            one.write_text(f'version = 1\npool = "{asked.pool.name}"\n{text}', encoding="utf-8")
+        done = layouts.apply(one, pool_file, rules=False, gives_way=True, progress=progress)
+        watch.close()
+        yield sum(applied["copied_bytes"] for applied in done)
+
+
+def _part_within(asked: _Asked, chosen: _Candidate, most_bytes: int) -> _Candidate | None:
+    """What gains most of a plan that copies no more than that: swaps, or the hottest parts; `None`: nothing pays.
+
+    What has to be joined is copied, too, so that less is tried where all of it is above.
+    """
+    for share in (1, 2, 4, 8):
+        found = [of for of in _parts_of(asked, chosen, most_bytes // share, share) if of.moved_bytes <= most_bytes]
+        paying = [of for of in found if of.movable and of.gain_s > of.move_s]
+        if paying:
+            return max(paying, key=lambda of: of.gain_s - of.move_s)
+    return None
+
+
+def _parts_of(asked: _Asked, chosen: _Candidate, most_bytes: int, share: int) -> Iterator[_Candidate]:
+    head = chosen.layout.split(FILE)[0]
+    few = swaps.few(asked.pool, asked.heat, asked.pays, most_bytes, chosen.layout)
+    if few.regions:
+        layout = head + "".join(least_moves.text_of(path, found) for path, found in few.regions.items())
+        yield _candidate(asked, f"swaps within the limit, {share}", layout)
+    files = _changing(asked, chosen)
+    taken = parting.most_gain((part for file, _ in files for part in parting.parts(file, asked.heat)), most_bytes)
+    if taken:
+        yield _candidate(asked, f"part of {chosen.name}, {share}", head + parting.chosen(files, taken))
+
+
+def _changing(asked: _Asked, chosen: _Candidate) -> list[tuple[_native.ForecastFile, int]]:
+    """The files that can move, now and then, with their sizes."""
+    pool_file = str(asked.pool.file)
+    return [
+        (file, _native.file_stat(pool_file, path)["size_bytes"])
+        for path, one in chosen.movable
+        for file in _native.layout_forecast(str(one), pool_file)["files"]
+    ]
+
+
+def _above_the_limit(asked: _Asked, chosen: _Candidate, left: int, day_bytes: int) -> str:
+    """Why nothing moves, with the figures."""
+    parts = [part for file, _ in _changing(asked, chosen) for part in parting.parts(file, asked.heat) if part.heat_us]
+    least = min((part.size_bytes for part in parts), default=chosen.moved_bytes)
+    return (
+        f"{left:,} bytes are left of the limit of {day_bytes:,} in 24 hours; all would copy {chosen.moved_bytes:,}, "
+        f"which is above the limit, and no part of it pays within that: the smallest has {least:,}"
+    )
 
 
 def _sum_us(heat: PoolHeat) -> int:
     return sum(file["cost_us"] for file in heat["files"])
 
 
-def _kept(pool: Pool, decision: Decision, why: str) -> Decision:
-    return _written(pool, {**decision, "verdict": "kept", "why": why})
+def _kept(decision: Decision, why: str) -> Decision:
+    return {**decision, "verdict": "kept", "why": why}
 
 
 def _written(pool: Pool, decision: Decision) -> Decision:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from stripewise import _native, layouts
 from stripewise._native import StripewiseError
-from stripewise.api import least_moves, swaps
+from stripewise.api import least_moves, moved, swaps
 from stripewise.api.pacing import Pace, Pacer, Progress
 
 if TYPE_CHECKING:
@@ -133,11 +133,18 @@ class Promoter:
     _promoted: dict[str, Any] = field(default_factory=dict)
 
     def look(
-        self, heat: PoolHeat, passed_s: float, *, most_bytes: float | None = None, progress: Progress | None = None
+        self,
+        heat: PoolHeat,
+        passed_s: float,
+        *,
+        most_bytes: float | None = None,
+        hours: moved.Hours | None = None,
+        progress: Progress | None = None,
     ) -> dict[str, Any] | None:
         """Moves what pays, by the heat of now; what it did, or `None` where nothing pays.
 
-        The first look moves nothing. It moves as much as takes the time of one look, and no more than `most_bytes`.
+        The first look moves nothing. It moves as much as takes the time of one look, and no more than `most_bytes`; it
+        stops when the `hours` are over.
         """
         now: Load = {(file["path"], block): float(cost) for file in heat["files"] for block, cost in file["blocks"]}
         before, self._before = self._before, now
@@ -164,7 +171,9 @@ class Promoter:
                 batches.append(self._batch(few, directory))
             allowed = [of for of in batches if most_bytes is None or of.copied_bytes <= most_bytes]
             best = max(allowed, key=lambda of: of.worth_s, default=None)
-            return self._move(best, forecast, progress) if best is not None and best.worth_s > 0 else None
+            if best is None or best.worth_s <= 0:
+                return None
+            return self._move(best, forecast, moved.Watched(self.pool, hours, progress))
 
     def run(
         self,
@@ -190,12 +199,12 @@ class Promoter:
             if not self.pool.keeps_heat or not limits.allows(datetime.now()):
                 self._due_s = began_s + self.look_s
                 continue
-            left = None if limits.day_bytes is None else max(0, limits.day_bytes - copied_bytes() - self.copied_bytes)
+            left = None if limits.day_bytes is None else max(0, limits.day_bytes - copied_bytes())
             try:
                 heat = _native.pool_heat(str(self.pool.file), ".")
                 passed_s = began_s - (self._looked_s or began_s)
                 self._looked_s = began_s
-                done = self.look(heat, passed_s, most_bytes=left, progress=progress)
+                done = self.look(heat, passed_s, most_bytes=left, hours=limits, progress=progress)
             except StripewiseError:
                 done, self._has_room = None, False
             now_s = time.monotonic()
@@ -251,11 +260,6 @@ class Promoter:
     def _hottest_us(self, by: Load, of: Load) -> float:
         """What the blocks that are hottest by one load have of another."""
         return sum(of.get(block, 0.0) for block in sorted(by, key=lambda block: -by[block])[: self._room_blocks])
-
-    @property
-    def copied_bytes(self) -> int:
-        """By all promotions since `promoted` was asked last."""
-        return int(self._promoted.get("copied_bytes", 0))
 
     def _learn(self, came: Load, block_bytes: int, passed_s: float) -> _Forecast | None:
         """The forecast that did best; `None`: nothing came."""
@@ -318,9 +322,9 @@ class Promoter:
             movable[path] = one
         return _Batch(movable, copied_bytes, few.gain_s, copied_bytes * self.move_s_per_byte)
 
-    def _move(self, batch: _Batch, forecast: _Forecast, progress: Progress | None) -> dict[str, Any]:
+    def _move(self, batch: _Batch, forecast: _Forecast, watch: moved.Watched) -> dict[str, Any]:
         began_s = time.monotonic()
-        pacer = Pacer.of(self.pool, self.pace, progress)
+        pacer = Pacer.of(self.pool, self.pace, watch)
         copied, files, skipped = 0, 0, []
         for path, one in batch.movable.items():
             try:
@@ -328,6 +332,13 @@ class Promoter:
             except StripewiseError as error:
                 skipped.append({"path": path, "why": str(error)})
                 continue
+            except KeyboardInterrupt:
+                if not watch.is_over:
+                    raise
+                skipped.append({"path": path, "why": moved.OVER})
+                break
+            finally:
+                watch.close()
             copied += sum(applied["copied_bytes"] for applied in done)
             files += 1
         self._moved_s = time.monotonic() - began_s
@@ -345,6 +356,7 @@ class Promoter:
             "times": self._promoted.get("times", 0) + 1,
             "decay": forecast.decay,
             **{of: self._promoted.get(of, 0) + took[of] for of in ("files", "copied_bytes", "gain_s", "move_s")},
+            "recorded_bytes": self._promoted.get("recorded_bytes", 0) + watch.recorded_bytes,
         }
         return took
 

@@ -163,16 +163,22 @@ def take(pool: Pool, step: Step, pace: Pace, progress: Progress | None, *, most_
     if not step.is_full and not pace.urgent and pacer.finds_others_busy():
         return {**done, "why": "the servers are busy for programs, and the tier has room"}
     leaving: dict[str, list[int]] = {}
-    planned_bytes = 0
+    planned_bytes = above = 0
     for of in step.leaving:
         begin, end = of.part["stretch"]
+        if most_bytes is not None and planned_bytes + end - begin > most_bytes:
+            # A smaller one may fit.
+            above += 1
+            continue
         planned_bytes += end - begin
-        if most_bytes is not None and planned_bytes > most_bytes:
-            done["why"] = f"more than {most_bytes:,} bytes would be copied, which is above the limit of a day"
-            break
         regions = leaving.setdefault(of.part["path"], [])
         if not of.part["has_landed"]:
             regions.append(begin)
+    if above and most_bytes is not None:
+        done["why"] = (
+            f"{above:,} of {len(step.leaving):,} would copy more than the {most_bytes:,} bytes that are left, which is "
+            f"above the limit of a day"
+        )
     moved = _native.pool_relieve(str(pool.file), step.tier, list(leaving.items()), pacer)
     staying = [{"path": file["path"], "why": file["why"]} for file in moved["staying"]]
     return {**done, "moved_files": moved["moved_files"], "copied_bytes": moved["copied_bytes"], "staying": staying}

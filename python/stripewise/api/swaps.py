@@ -194,13 +194,13 @@ class Few:
     """Whether a block more would come to a tier without another that leaves for it."""
 
 
-def few(pool: Pool, heat: PoolHeat, pays: Pays, most_bytes: float) -> Few:
+def few(pool: Pool, heat: PoolHeat, pays: Pays, most_bytes: float, planned: str | None = None) -> Few:
     """The swaps of `find` that gain most, as many as move no more than `most_bytes`.
 
-    A file that comes to a tier for the first time gets the default width there. O(hot parts log of them, and files of
-    the pool).
+    A file that comes to a tier for the first time gets the default width there, or the round that a `planned` layout
+    file has there most often. O(hot parts log of them, and files of the pool).
     """
-    files = _Files(pool, heat, {})
+    files = _Files(pool, heat, {} if planned is None else _most_often(pool, planned))
     _swap(files, pays, most_bytes)
     return Few(
         {path: files.known[path] for path in sorted(files.changed)}, files.gain_s, files.moved_bytes, files.has_room

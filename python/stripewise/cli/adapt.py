@@ -192,7 +192,10 @@ def _print(decision: Decision) -> None:
     if decision["verdict"] == "failed":
         console.result(f"no decision: {decision['why']}")
     elif decision["verdict"] == "moved":
-        console.result(f"moved, copied {about_bytes(decision['copied_bytes'])}")
+        part = f" of {about_bytes(decision['planned_bytes'])} to copy in all" if decision["is_part"] else ""
+        console.result(f"moved, copied {about_bytes(decision['copied_bytes'])}{part}")
+        if "stopped" in decision:
+            console.result(f"stopped: {decision['stopped']}")
     else:
         console.result(f"nothing moved: {decision['why']}")
     if decision.get("skipped"):

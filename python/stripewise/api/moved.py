@@ -1,0 +1,181 @@
+"""What `adapt` copies, kept as it copies: for the limit of a day, which counts also what a kill has cut off.
+
+A decision has its line when all of it is done. Here is a line for each file that has moved, and for each
+`RECORD_BYTES` of a large one, before the next byte is copied.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from stripewise.api.pacing import Progress, Then
+from stripewise.pool import Pool
+
+__all__ = ["OVER", "Hours", "Watched", "copied_bytes", "record", "records"]
+
+FILE = "adapt-moves.jsonl"
+"""In the pool's namespace."""
+OLD = FILE + ".old"
+RECORD_BYTES = 64 << 20
+"""Copied of one file, at most, without a line of it."""
+DAY_S = 86_400
+MOST_BYTES = 8 << 20
+"""Of the file before it becomes the old one, once all that the old one has is older than a day."""
+OVER = "the hours are over in which data may move: the rest moves in the next ones"
+
+Record = dict[str, Any]
+"""A line of the file."""
+
+
+class Hours(Protocol):
+    """When data may move."""
+
+    def allows(self, now: datetime) -> bool:
+        """Whether it may at that time."""
+        ...
+
+
+def _file(pool: Pool) -> Path:
+    return pool.namespace / FILE
+
+
+def record(pool: Pool, line: Mapping[str, Any]) -> None:
+    """Keeps a line with the time of now. One system call to write, and three around it."""
+    file = _file(pool)
+    _make_room(file)
+    # A line that a kill has cut takes no other with it.
+    text = f"\n{json.dumps({'time_s': time.time(), **line})}\n".encode()
+    descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        os.write(descriptor, text)
+    finally:
+        os.close(descriptor)
+
+
+def _make_room(file: Path) -> None:
+    old = file.with_name(OLD)
+    try:
+        if file.stat().st_size < MOST_BYTES or time.time() - old.stat().st_mtime < DAY_S:
+            return
+    except FileNotFoundError:
+        if not file.exists() or file.stat().st_size < MOST_BYTES:
+            return
+    file.rename(old)
+
+
+def records(pool: Pool) -> list[Record]:
+    """All lines that are kept, the oldest first. O(bytes of the files)."""
+    file = _file(pool)
+    return [*_of(file.with_name(OLD)), *_of(file)]
+
+
+def _of(file: Path) -> list[Record]:
+    try:
+        return _parsed(file.read_bytes())
+    except FileNotFoundError:
+        return []
+
+
+def _parsed(text: bytes) -> list[Record]:
+    """The lines of a file; one that a kill has cut, or that is no record, is left out."""
+    found = []
+    for line in text.splitlines():
+        try:
+            one = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(one, dict) and isinstance(one.get("time_s"), int | float):
+            found.append(one)
+    return found
+
+
+@dataclass
+class _Known:
+    """What was read of a file so far."""
+
+    inode: int = 0
+    at: int = 0
+    copied: deque[tuple[float, int]] = field(default_factory=deque)
+    """When, and bytes."""
+
+    def add(self, lines: list[Record]) -> None:
+        for line in lines:
+            if line.get("what") == "copied" and isinstance(line.get("copied_bytes"), int):
+                self.copied.append((line["time_s"], line["copied_bytes"]))
+
+
+_known: dict[Path, _Known] = {}
+
+
+def copied_bytes(pool: Pool, since_s: float) -> int:
+    """What was copied since then, no more than a day ago. O(lines of a day), and lines since it was asked last."""
+    file = _file(pool)
+    try:
+        with file.open("rb") as opened:
+            inode = os.fstat(opened.fileno()).st_ino
+            known = _known.get(file)
+            if known is None or known.inode != inode:
+                known = _known[file] = _Known(inode)
+                known.add(_of(file.with_name(OLD)))
+            opened.seek(known.at)
+            text = opened.read()
+    except FileNotFoundError:
+        return 0
+    whole = text[: text.rfind(b"\n") + 1]
+    known.at += len(whole)
+    known.add(_parsed(whole))
+    while known.copied and known.copied[0][0] < time.time() - DAY_S:
+        known.copied.popleft()
+    return sum(count for time_s, count in known.copied if time_s > since_s)
+
+
+class Watched:
+    """The progress of moves: what is copied has its lines, and a move stops when the hours are over."""
+
+    def __init__(self, pool: Pool, hours: Hours | None, progress: Progress | None) -> None:
+        """Counts from nothing; without `hours` nothing stops it but the progress."""
+        self._pool, self._hours = pool, hours
+        self._progress: Callable[[str, int, int], Then] = progress or (lambda *_: True)
+        self._path = ""
+        self._copied = self._recorded = 0
+        self.is_over = False
+        """Whether it has stopped a move as the hours are over."""
+        self.recorded_bytes = 0
+        """In all, and so what was copied, once it is closed."""
+
+    def __call__(self, path: str, done: int, total: int) -> Then:
+        """Whether the move goes on."""
+        # Each byte is copied and read back: no more than half of all is copied.
+        copied = min(done, total - total // 2)
+        if path != self._path or copied < self._copied:
+            self.close()
+            self._path = path
+        self._copied = copied
+        ends = done >= total
+        if ends or copied - self._recorded >= RECORD_BYTES:
+            self._keep()
+        # A copy that is done becomes the file.
+        if not ends and self._hours is not None and not self._hours.allows(datetime.now()):
+            self.is_over = True
+            return False
+        return self._progress(path, done, total)
+
+    def close(self) -> None:
+        """Keeps what has no line yet. For the end of a move, also of one that was stopped."""
+        self._keep()
+        self._path, self._copied, self._recorded = "", 0, 0
+
+    def _keep(self) -> None:
+        more = self._copied - self._recorded
+        if more > 0:
+            record(self._pool, {"what": "copied", "path": self._path, "copied_bytes": more})
+            self._recorded = self._copied
+            self.recorded_bytes += more
