@@ -3,13 +3,17 @@
 import json
 import struct
 import subprocess
+from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from stripewise import StripewiseError
+from stripewise import StripewiseError, _native
 from stripewise.api import adapt as adapting
-from stripewise.api import hinting, placing, relief
+from stripewise.api import hinting, moved, placing, relief
+from stripewise.api import landing as landing_marks
+from stripewise.api.between import Rounds
 from stripewise.api.files import open_pool
 from stripewise.api.pacing import Pace
 from stripewise.pool import Pool
@@ -87,6 +91,62 @@ def test_at_the_mark_the_least_gain_per_byte_leaves_and_each_decision_says_so(la
     assert servers(file, "third")[0] == ["ssd.0"], "it gains most"
     assert adapting.decisions(pool)[-1]["relief"] == [step]
     assert relief.copied_bytes(decision) == step["copied_bytes"] + decision.get("copied_bytes", 0)
+
+
+def test_at_the_mark_files_leave_between_two_decisions(landing):
+    _, file, program = landing
+    pool = Pool.load(file)
+    rounds = Rounds(pool, 0.0, URGENT)
+    program(WRITE, "first", "second", "third", "fourth")
+    # A decision is not due for ten minutes.
+    done = next(rounds.until_due(600.0, adapting.Limits()))
+    (step,) = done["relief"]
+    assert done["verdict"] == "relieved" and step["needed_bytes"] > 0 and step["copied_bytes"] > 0
+    assert relief.landed(pool, _native.pool_heat(str(file), ".")).needed_bytes == 0
+    (kept,) = [line for line in moved.records(pool) if line["what"] == "relieved"]
+    assert kept["relief"] == [step] and kept["took_s"] > 0
+    assert adapting.copied_today(pool) == step["copied_bytes"]
+    decision = rounds.decide(pool, adapting.Limits(), planner="fixed", dry_run=False)
+    assert decision["relieved"]["copied_bytes"] == step["copied_bytes"]
+    assert adapting.copied_today(pool) == relief.copied_bytes(decision), "nothing counts twice"
+    for name in ("first", "second", "third", "fourth"):
+        program(CHECK, name)
+
+
+def test_looks_at_the_mark_are_cheap_and_keep_to_the_limits(landing, monkeypatch):
+    _, file, program = landing
+    pool, now_s = Pool.load(file), [0.0]
+    program(WRITE, "first", "second", "third", "fourth")
+    looked, parts = [], _native.pool_tier_parts
+
+    def look(*arguments):
+        looked.append(now_s[0])
+        now_s[0] += 2.0
+        return parts(*arguments)
+
+    monkeypatch.setattr(relief._native, "pool_tier_parts", look)
+    mark = landing_marks.Mark(URGENT, lambda: now_s[0])
+    for _ in range(20):
+        # Nothing may be copied: it does not try again and again.
+        assert mark.look(pool, adapting.Limits(day_bytes=10), lambda: 10) is None
+        now_s[0] += 4.0
+    assert len(looked) == 3, "a look of 2 s is made each 40 s, and 30 s after one that could move nothing"
+    hour = datetime.now().hour
+    looked.clear()
+    now_s[0] += 100.0
+    assert mark.look(pool, adapting.Limits(hours=((hour + 2) % 24, (hour + 3) % 24)), lambda: 0) is None
+    assert looked == []
+    assert mark.look(pool, adapting.Limits(), lambda: 0)["relief"][0]["copied_bytes"] > 0
+
+
+def test_a_disk_that_is_not_as_full_as_the_mark_needs_no_look_at_files(landing, monkeypatch):
+    _, file, _ = landing
+    file.write_text(file.read_text().replace('capacity = "4MB"\n', ""))
+    (tier,) = (tier for tier in Pool.load(file).tiers if tier.name == "ssd")
+    for free, is_above in ((30, False), (10, True)):
+        disk = SimpleNamespace(f_blocks=105, f_bfree=free + 5, f_bavail=free, f_frsize=4096)
+        monkeypatch.setattr(landing_marks.os, "statvfs", lambda _, disk=disk: disk)
+        assert landing_marks.may_be_above(tier, 0.8) is is_above
 
 
 def test_without_heat_all_that_landed_leaves(landing):

@@ -138,10 +138,12 @@ def reconsider(
     pace: Pace = Pace(),
     progress: Progress | None = None,
     promoted: Mapping[str, Any] | None = None,
+    relieved: Mapping[str, Any] | None = None,
 ) -> Decision:
     """Plans from the heat of now, decides, and moves what pays. What was decided, which the pool keeps.
 
-    The heat is the pool's own, unless some is given. What was `promoted` since the last decision stands in this one.
+    The heat is the pool's own, unless some is given. What was `promoted` or `relieved` since the last decision stands
+    in this one.
 
     Tiers are relieved first: of new files that landed there, and of what gains least where one is near its limit. Then
     small files leave the metadata tier, or come back, by its threshold. A pool without heat, where files land, has no
@@ -153,9 +155,10 @@ def reconsider(
     if heat is None and (pool.land is None or pool.keeps_heat):
         heat = _native.pool_heat(str(pool.file), ".")
     decision: Decision = {"time_s": time.time(), "dry_run": dry_run, "heat_s": _sum_us(heat) / 1e6 if heat else 0.0}
-    if promoted:
+    between = {"promoted": dict(promoted or {}), "relieved": dict(relieved or {})}
+    if any(between.values()):
         # What the servers did for that is not what they served.
-        decision["promoted"] = dict(promoted)
+        decision |= {what: sums for what, sums in between.items() if sums}
     else:
         decision |= measured.since_then(decisions(pool), measured.done_by_servers(pool))
     watch = moved.Watched(pool, limits, progress)
@@ -315,7 +318,8 @@ def copied_today(pool: Pool) -> int:
 
 def _recorded_bytes(decision: Decision) -> int:
     """Of what a decision has copied, what was kept while it moved; what is no number is not believed."""
-    counts = [of.get("recorded_bytes") for of in (decision, decision.get("promoted")) if isinstance(of, dict)]
+    each = (decision, decision.get("promoted"), decision.get("relieved"))
+    counts = [of.get("recorded_bytes") for of in each if isinstance(of, dict)]
     return sum(count for count in counts if isinstance(count, int))
 
 
@@ -330,16 +334,16 @@ def _relieve(
         why = "only asked what would be done" if dry_run else "data does not move at this hour"
         return {"relief": [{**step.document(), "why": why} for step in steps]}
     left = None if limits.day_bytes is None else max(0, limits.day_bytes - copied_today(pool))
-    taken = []
+    found = []
     for step in steps:
         take = partial(relief.take, pool, step, pace, watch, most_bytes=left)
-        taken.append(_taken(watch, step.document(), take))
+        found.append(taken(watch, step.document(), take))
         if left is not None:
-            left = max(0, left - taken[-1].get("copied_bytes", 0))
-    return {"relief": taken}
+            left = max(0, left - found[-1].get("copied_bytes", 0))
+    return {"relief": found}
 
 
-def _taken(watch: moved.Watched, step: Decision, take: Callable[[], Decision]) -> Decision:
+def taken(watch: moved.Watched, step: Decision, take: Callable[[], Decision]) -> Decision:
     """What a step has done: `take`, or its numbers with what has kept it from that, or from all of it."""
     before_bytes = watch.recorded_bytes
     try:
@@ -370,7 +374,7 @@ def _move_small_files(pool: Pool, limits: Limits, decision: Decision, *, pace: P
         left = max(0, limits.day_bytes - copied_today(pool) - _unrecorded_bytes(decision, watch))
     step = small_files.step(due)
     take = partial(small_files.take, pool, due, pace, watch, most_bytes=left)
-    return {"small_files": _taken(watch, step, take)}
+    return {"small_files": taken(watch, step, take)}
 
 
 def _read_ahead(pool: Pool, heat: PoolHeat, *, dry_run: bool) -> Decision:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from stripewise.api import adapt, promotion, shifts
+from stripewise.api import adapt, landing, promotion, shifts
 from stripewise.api.pacing import Pace
 
 if TYPE_CHECKING:
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from stripewise.pool import Pool
 
 __all__ = ["Rounds"]
+
+SHORT_S = 1.0
+"""Between two looks at what does not wait for a period, and does not come with a promotion."""
 
 
 class Rounds:
@@ -34,6 +37,8 @@ class Rounds:
         if promote_s > 0:
             self._promoter = promotion.Promoter(pool, promote_s, adapt.move_s_per_byte(pool), pace)
         self._promoted: dict[str, Any] = {}
+        self._pool, self._mark = pool, landing.Mark(pace)
+        self._relieved: dict[str, Any] = {}
         self._decided_s: float | None = None
 
     def decide(
@@ -50,12 +55,13 @@ class Rounds:
         Raises `StripewiseError` as it does; what was promoted is told with the next decision then.
         """
         horizon_s = min(limits.horizon_s, self._watch.lasted_s or math.inf)
-        self._watch.pool = pool
+        self._watch.pool = self._pool = pool
         if self._promoter is not None:
             self._promoter.pool, self._promoter.move_s_per_byte = pool, adapt.move_s_per_byte(pool)
-            self._promoted |= self._promoter.promoted()
+            self._promoted = _added(self._promoted, self._promoter.promoted())
             if self._decided_s is not None:
                 horizon_s = min(horizon_s, self._promoter.lasts_s(time.monotonic() - self._decided_s))
+        self._relieved = _added(self._relieved, self._mark.relieved())
         self._decided_s = time.monotonic()
         decision = adapt.reconsider(
             pool,
@@ -65,9 +71,10 @@ class Rounds:
             dry_run=dry_run,
             pace=self._pace,
             progress=progress,
-            promoted=None if self._promoter is None else self._promoted,
+            promoted=self._promoted,
+            relieved=self._relieved,
         )
-        self._promoted = {}
+        self._promoted, self._relieved = {}, {}
         return decision
 
     def until_due(
@@ -77,16 +84,13 @@ class Rounds:
         progress: Progress | None = None,
         goes_on: Callable[[], bool] = lambda: True,
     ) -> Iterator[dict[str, Any]]:
-        """Waits until the next decision is due, and yields what each promotion did.
+        """Waits until the next decision is due, and yields what each promotion did, and each relief at the mark.
 
         It is due after a period, when the load has come to other places, or when it no longer `goes_on`.
         """
         looks = min(shifts.LOOKS, int(period_s))
         for _ in range(looks):
-            if self._promoter is None:
-                time.sleep(period_s / looks)
-            else:
-                yield from self._promoter.run(period_s / looks, limits, self._copied_bytes, progress, goes_on)
+            yield from self._until_look(period_s / looks, limits, progress, goes_on)
             if not goes_on():
                 return
             if self._watch.has_shifted():
@@ -94,5 +98,26 @@ class Rounds:
                     self._promoter.has_shifted()
                 return
 
+    def _until_look(
+        self, seconds: float, limits: adapt.Limits, progress: Progress | None, goes_on: Callable[[], bool]
+    ) -> Iterator[dict[str, Any]]:
+        until_s = time.monotonic() + seconds
+        while goes_on() and (left_s := until_s - time.monotonic()) > 0:
+            if self._promoter is None:
+                time.sleep(min(SHORT_S, left_s))
+            else:
+                yield from self._promoter.run(min(SHORT_S, left_s), limits, self._copied_bytes, progress, goes_on)
+            relieved = self._mark.look(self._pool, limits, self._copied_bytes, progress)
+            if relieved is not None:
+                yield relieved
+
     def _copied_bytes(self) -> int:
         return adapt.copied_today(self._watch.pool)
+
+
+def _added(before: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """The sums of what was done before a decision that has failed, and since; the last forecast."""
+    found = {**before, **more}
+    for of in (before.keys() & more.keys()) - {"decay"}:
+        found[of] = before[of] + more[of]
+    return found

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from stripewise._native import FileHeat, PoolHeat, TierPart, TierRoom
     from stripewise.pool import Pool, Tier
 
-__all__ = ["Step", "copied_bytes", "reserves_bytes", "settle", "steps", "take"]
+__all__ = ["Step", "copied_bytes", "landed", "reserves_bytes", "settle", "steps", "take"]
 
 ONCE = 0.5
 """A file that landed is hot if its heat is more than this part of what it costs to write it once: one that was only
@@ -85,6 +85,12 @@ def steps(pool: Pool, heat: PoolHeat | None, *, all_landed: bool = False) -> lis
             if step.leaving or step.is_full or step.kept_hot:
                 found.append(step)
     return found
+
+
+def landed(pool: Pool, heat: PoolHeat | None, *, all_landed: bool = False) -> Step:
+    """As `steps`, for the tier alone on which files land, which the pool has to have."""
+    tier = next(tier for tier in pool.tiers if tier.name == pool.land)
+    return _step(pool, tier, heat, _dearer(pool, tier), all_landed=all_landed)
 
 
 def _step(pool: Pool, tier: Tier, heat: PoolHeat | None, dearer: float, *, all_landed: bool) -> Step:
@@ -202,8 +208,7 @@ def settle(
             f"{pool.file}, and they land there first"
         )
     heat = _native.pool_heat(str(pool.file), ".") if pool.keeps_heat else None
-    tier = next(tier for tier in pool.tiers if tier.name == pool.land)
-    step = _step(pool, tier, heat, _dearer(pool, tier), all_landed=everything)
+    step = landed(pool, heat, all_landed=everything)
     if dry_run:
         return step.document()
     return take(pool, step, pace, progress, most_bytes=None)
@@ -216,6 +221,7 @@ def copied_bytes(decision: Mapping[str, Any]) -> int:
         decision,
         decision.get("small_files"),
         decision.get("promoted"),
+        decision.get("relieved"),
         *(relieved if isinstance(relieved, list) else []),
     ]
     counts = [of.get("copied_bytes") for of in each if isinstance(of, dict)]

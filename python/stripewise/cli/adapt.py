@@ -113,6 +113,9 @@ def _show(done: Decision, *, as_json: bool) -> None:
         console.document(done)
     elif done["verdict"] == "promoted":
         _print_promoted(done)
+    elif done["verdict"] == "relieved":
+        for step in done["relief"]:
+            settling.report(step)
     else:
         _print(done)
     console.out.file.flush()

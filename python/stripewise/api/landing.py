@@ -1,0 +1,114 @@
+"""The mark of the tier where new files land, looked at between two decisions: files may come faster than these."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from stripewise import _native
+from stripewise._native import StripewiseError
+from stripewise.api import adapt, moved, relief, swaps
+from stripewise.api.pacing import Pace, Progress
+from stripewise.pool import Pool, Tier
+
+__all__ = ["LOOK_S", "Mark", "may_be_above"]
+
+LOOK_S = 5.0
+"""Between two looks at how full the tier is."""
+LOOK_SHARE = 0.05
+"""Of the time, at most, for looks at all files, where the file systems alone do not tell."""
+AGAIN_S = 30.0
+"""After a look that has found the tier above the mark, and could move nothing."""
+
+
+def may_be_above(tier: Tier, mark: float) -> bool:
+    """Whether a tier may be fuller than the mark, as far as its file systems tell. A system call for each server.
+
+    A tier has no more bytes of files than its disks have in all.
+    """
+    if tier.capacity_bytes is not None:
+        return True
+    used_bytes = free_bytes = 0
+    for server in swaps.usable(tier):
+        try:
+            disk = os.statvfs(server.path)
+        except OSError:
+            continue  # It has gone.
+        used_bytes += (disk.f_blocks - disk.f_bfree) * disk.f_frsize
+        free_bytes += disk.f_bavail * disk.f_frsize
+    return used_bytes > mark * (used_bytes + free_bytes)
+
+
+@dataclass
+class Mark:
+    """Relieves the tier as soon as it is fuller than its mark. For one process at a time (`adapt.alone`)."""
+
+    pace: Pace
+    clock: Callable[[], float] = time.monotonic
+    _due_s: float = 0.0
+    _relieved: dict[str, int] = field(default_factory=dict)
+
+    def look(
+        self,
+        pool: Pool,
+        limits: adapt.Limits,
+        copied_bytes: Callable[[], int],
+        progress: Progress | None = None,
+    ) -> adapt.Decision | None:
+        """Looks if it is time for that; what it moved, which the pool keeps, or `None`: nothing.
+
+        A look that fails, as of a pool whose server is away, moves nothing: the next decision says why.
+        """
+        began_s = self.clock()
+        if pool.land is None or pool.land_mark is None or began_s < self._due_s or not limits.allows(datetime.now()):
+            return None
+        self._due_s = began_s + LOOK_S
+        tier = next(tier for tier in pool.tiers if tier.name == pool.land)
+        if not may_be_above(tier, pool.land_mark):
+            return None
+        try:
+            heat = _native.pool_heat(str(pool.file), ".") if pool.keeps_heat else None
+            step = relief.landed(pool, heat)
+            self._due_s = began_s + max(LOOK_S, (self.clock() - began_s) / LOOK_SHARE)
+            return self._relieve(pool, step, limits, copied_bytes, progress) if step.is_full else None
+        except StripewiseError:
+            self._due_s = self.clock() + AGAIN_S
+            return None
+
+    def _relieve(
+        self,
+        pool: Pool,
+        step: relief.Step,
+        limits: adapt.Limits,
+        copied_bytes: Callable[[], int],
+        progress: Progress | None,
+    ) -> adapt.Decision | None:
+        began_s, watch = self.clock(), moved.Watched(pool, limits, progress)
+        left = None if limits.day_bytes is None else max(0, limits.day_bytes - copied_bytes())
+        try:
+            take = partial(relief.take, pool, step, self.pace, watch, most_bytes=left)
+            done = adapt.taken(watch, step.document(), take)
+        finally:
+            watch.close()
+        if not done.get("copied_bytes"):
+            self._due_s = self.clock() + AGAIN_S
+            return None
+        for key, more in (
+            ("times", 1),
+            ("copied_bytes", done["copied_bytes"]),
+            ("recorded_bytes", watch.recorded_bytes),
+        ):
+            self._relieved[key] = self._relieved.get(key, 0) + more
+        line = {"verdict": "relieved", "relief": [done], "took_s": self.clock() - began_s}
+        moved.record(pool, {"what": "relieved", **line})
+        return {"time_s": time.time(), **line}
+
+    def relieved(self) -> Mapping[str, Any]:
+        """What was moved since this was asked last, in all: for the line of the next decision."""
+        found, self._relieved = self._relieved, {}
+        return found
