@@ -1,14 +1,16 @@
 """`adapt` as a service: it goes on where decisions fail, and knows the servers that come and go meanwhile."""
 
 import fcntl
+import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
 
 from stripewise import StripewiseError
 from stripewise.api import adapt as adapting
-from stripewise.api import adapt_service, metrics
+from stripewise.api import adapt_service, asking, metrics
 from stripewise.api.adapt_service import Wanted
 from stripewise.api.between import Rounds
 from stripewise.pool import Pool
@@ -93,3 +95,38 @@ def test_a_drain_that_changes_layouts_keeps_no_decision_from_being_made(file, st
 def test_a_pool_that_could_never_be_adapted_is_refused_at_once(pool):
     refused = pool.stripewise("adapt", pool.file, check=False)
     assert refused.returncode == 1 and "has no profile" in refused.stderr
+
+
+def test_a_service_that_does_not_answer_is_told_of(file, monkeypatch):
+    pool, said = Pool.load(file), []
+    monkeypatch.setattr(asking, "TAKE_S", 0.3)
+    with adapting.alone(pool), pytest.raises(StripewiseError, match="has not answered for 0 s: it may be moving data"):
+        asking.answer(pool, said.append)
+    assert len(said) == 1 and not asking.is_waiting(pool), "it takes its question back"
+    monkeypatch.setattr(asking, "LIVES_S", 0.1)
+    monkeypatch.setattr(asking, "TAKE_S", 60.0)
+    with pytest.raises(StripewiseError, match="has ended without an answer"):
+        asking.answer(pool, said.append)
+
+
+def test_a_decision_that_fails_is_the_answer_too(file, stripewise, monkeypatch):
+    pool = Pool.load(file)
+
+    def fails(*_, **__):
+        raise StripewiseError("the disk is tired")
+
+    monkeypatch.setattr(Rounds, "decide", fails)
+    with adapting.alone(pool), ThreadPoolExecutor(1) as client:
+        service = adapt_service.run(file, Wanted(promote_s=0.0))
+        next(service)
+        asked = client.submit(stripewise, "adapt", file, "--once", check=False)
+        assert next(service)["verdict"] == "failed", "it does not wait for ten minutes"
+        done = asked.result()
+    assert done.returncode == 1 and "the disk is tired" in done.stderr
+
+
+def test_a_dry_run_beside_a_service_decides_by_itself(file, stripewise):
+    pool = Pool.load(file)
+    with adapting.alone(pool):
+        said = stripewise("adapt", file, "--once", "--dry-run", "--json")
+    assert json.loads(said.stdout)["dry_run"] and adapting.decisions(pool) == []

@@ -1,5 +1,6 @@
 """A mount with a process beside it that adapts the pool or serves its metrics, and ends with it."""
 
+import json
 import os
 import time
 import urllib.request
@@ -81,11 +82,14 @@ def test_it_decides_and_serves_until_the_mount_ends(heated, stripewise):
         assert total_s >= sum(part * bound for part, bound in zip(parts[1:], bounds, strict=False))
     pool = Pool.load(heated)
     eventually(lambda: adapting.decisions(pool))
-    for refused in (
-        stripewise("adapt", heated, "--once", check=False),
-        stripewise("mount", heated, "--adapt", check=False),
-    ):
+    for command in (["adapt", heated], ["mount", heated, "--adapt"]):
+        refused = stripewise(*command, check=False)
         assert refused.returncode == 1 and "adapted already" in refused.stderr
+    # Its next decision is due in ten minutes.
+    asked = stripewise("adapt", heated, "--once", "--json")
+    assert "is asked to decide now" in asked.stderr
+    assert json.loads(asked.stdout) == adapting.decisions(pool)[-1]
+    assert "nothing moved" in stripewise("adapt", heated, "--once").stdout
     stripewise("adapt", heated, "--dry-run")
     assert len(beside(heated)) == 1
     stripewise("umount", heated)

@@ -13,7 +13,7 @@ import json
 import os
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -75,6 +75,10 @@ def state_file(pool: Pool) -> Path:
     return pool.namespace / STATE
 
 
+class AdaptedError(StripewiseError):
+    """Another process adapts the pool."""
+
+
 @contextmanager
 def alone(pool: Pool) -> Iterator[None]:
     """Keeps other processes from adapting the pool meanwhile. Raises `StripewiseError` where one does so now."""
@@ -85,24 +89,44 @@ def alone(pool: Pool) -> Iterator[None]:
             f"{state_file(pool)} cannot be written: {error.strerror}; run this as its owner"
         ) from error
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StripewiseError(
-                f"pool '{pool.name}' is adapted already, by `stripewise adapt` or a mount with --adapt: end that first"
-            ) from None
+        # A look whether the pool is adapted has the lock for a moment.
+        for wait_s in (0.05, 0.05, None):
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if wait_s is None:
+                    raise AdaptedError(
+                        f"pool '{pool.name}' is adapted already, by `stripewise adapt` or a mount with --adapt: "
+                        f"end that first"
+                    ) from None
+                time.sleep(wait_s)
         yield
     finally:
         os.close(descriptor)
 
 
-def failed(pool: Pool, error: Exception) -> Decision:
+def is_adapted(pool: Pool) -> bool:
+    """Whether a process adapts the pool now."""
+    try:
+        with state_file(pool).open("rb") as state:
+            fcntl.flock(state, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return False
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+
+
+def failed(pool: Pool, error: Exception, asked: Sequence[str] = ()) -> Decision:
     """Keeps that no decision could be made, and why; of an error that is none of Stripewise's its kind, too.
 
     Where the pool's namespace cannot be written either, nothing is kept.
     """
     why = str(error) if isinstance(error, StripewiseError) else f"unexpected {type(error).__name__}: {error}"
     decision: Decision = {"time_s": time.time(), "dry_run": False, "verdict": "failed", "why": why}
+    if asked:
+        decision["asked"] = list(asked)
     # What has failed may be what tells of the servers.
     with suppress(StripewiseError, OSError):
         decision |= measured.state(pool)
@@ -139,11 +163,12 @@ def reconsider(
     progress: Progress | None = None,
     promoted: Mapping[str, Any] | None = None,
     relieved: Mapping[str, Any] | None = None,
+    asked: Sequence[str] = (),
 ) -> Decision:
     """Plans from the heat of now, decides, and moves what pays. What was decided, which the pool keeps.
 
     The heat is the pool's own, unless some is given. What was `promoted` or `relieved` since the last decision stands
-    in this one.
+    in this one, and the names of the questions that `asked` for it.
 
     Tiers are relieved first: of new files that landed there, and of what gains least where one is near its limit. Then
     small files leave the metadata tier, or come back, by its threshold. A pool without heat, where files land, has no
@@ -155,6 +180,8 @@ def reconsider(
     if heat is None and (pool.land is None or pool.keeps_heat):
         heat = _native.pool_heat(str(pool.file), ".")
     decision: Decision = {"time_s": time.time(), "dry_run": dry_run, "heat_s": _sum_us(heat) / 1e6 if heat else 0.0}
+    if asked:
+        decision["asked"] = list(asked)
     between = {"promoted": dict(promoted or {}), "relieved": dict(relieved or {})}
     if any(between.values()):
         # What the servers did for that is not what they served.

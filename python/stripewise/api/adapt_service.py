@@ -6,13 +6,13 @@ What fails is a decision, too, and the next period tries again. Only a pool file
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from stripewise._native import StripewiseError
-from stripewise.api import adapt, promotion
+from stripewise.api import adapt, asking, promotion
 from stripewise.api.between import Rounds
 from stripewise.api.pacing import Pace, Progress
 from stripewise.pool import Pool
@@ -57,33 +57,34 @@ def run(
     rounds: Rounds | None = None
     pool = Pool.load(file)
     while goes_on():
+        asked = asking.take(pool)
         try:
             pool = Pool.load(pool.file)
             if rounds is None:
                 rounds = Rounds(pool, wanted.promote_s, wanted.pace)
             with moving() as progress:
-                decision = rounds.decide(pool, wanted.limits, planner=wanted.planner, progress=progress)
+                decision = rounds.decide(pool, wanted.limits, planner=wanted.planner, progress=progress, asked=asked)
         except Exception as error:
-            decision = _failed(pool, error)
+            decision = _failed(pool, error, asked)
         yield decision
         if rounds is None:
-            _wait(wanted.period_s, goes_on)
+            _wait(pool, wanted.period_s, goes_on)
             continue
         try:
             yield from rounds.until_due(wanted.period_s, wanted.limits, lambda *_: goes_on(), goes_on)
         except Exception as error:
             yield _failed(pool, error)
-            _wait(wanted.period_s, goes_on)
+            _wait(pool, wanted.period_s, goes_on)
 
 
-def _failed(pool: Pool, error: Exception) -> adapt.Decision:
-    decision = adapt.failed(pool, error)
+def _failed(pool: Pool, error: Exception, asked: Sequence[str] = ()) -> adapt.Decision:
+    decision = adapt.failed(pool, error, asked)
     if not pool.file.exists():
         raise StripewiseError(f"{pool.file} is gone, so that the pool cannot be adapted any more") from error
     return decision
 
 
-def _wait(seconds: float, goes_on: Callable[[], bool]) -> None:
+def _wait(pool: Pool, seconds: float, goes_on: Callable[[], bool]) -> None:
     due_s = time.monotonic() + seconds
-    while goes_on() and (left_s := due_s - time.monotonic()) > 0:
+    while goes_on() and not asking.is_waiting(pool) and (left_s := due_s - time.monotonic()) > 0:
         time.sleep(min(LOOK_S, left_s))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from stripewise.api import adapt, landing, promotion, shifts
+from stripewise.api import adapt, asking, landing, promotion, shifts
 from stripewise.api.pacing import Pace
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class Rounds:
         planner: str = "auto",
         dry_run: bool = False,
         progress: Progress | None = None,
+        asked: Sequence[str] = (),
     ) -> adapt.Decision:
         """`adapt.reconsider` by the heat of the load that is there, with no longer horizon than what is hot lasts.
 
@@ -73,6 +74,7 @@ class Rounds:
             progress=progress,
             promoted=self._promoted,
             relieved=self._relieved,
+            asked=asked,
         )
         self._promoted, self._relieved = {}, {}
         return decision
@@ -86,12 +88,13 @@ class Rounds:
     ) -> Iterator[dict[str, Any]]:
         """Waits until the next decision is due, and yields what each promotion did, and each relief at the mark.
 
-        It is due after a period, when the load has come to other places, or when it no longer `goes_on`.
+        It is due after a period, when the load has come to other places, when a command asks for it, or when it no
+        longer `goes_on`.
         """
         looks = min(shifts.LOOKS, int(period_s))
         for _ in range(looks):
             yield from self._until_look(period_s / looks, limits, progress, goes_on)
-            if not goes_on():
+            if not goes_on() or asking.is_waiting(self._pool):
                 return
             if self._watch.has_shifted():
                 if self._promoter is not None:
@@ -110,6 +113,8 @@ class Rounds:
             relieved = self._mark.look(self._pool, limits, self._copied_bytes, progress)
             if relieved is not None:
                 yield relieved
+            if asking.is_waiting(self._pool):
+                return
 
     def _copied_bytes(self) -> int:
         return adapt.copied_today(self._watch.pool)

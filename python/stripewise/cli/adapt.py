@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from contextlib import nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +11,7 @@ import typer
 
 from stripewise import StripewiseError
 from stripewise.api import adapt as adapting
-from stripewise.api import adapt_service, promotion, service
+from stripewise.api import adapt_service, asking, promotion, service
 from stripewise.api.between import Rounds
 from stripewise.api.metrics import serve
 from stripewise.api.pools import Pool, parse_bytes
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 def adapt(
     pool_file: Annotated[Path, typer.Argument(metavar="POOL", help="Pool file; it needs a table [heat].")],
-    once: Annotated[bool, typer.Option("--once", help="Decide once and exit, instead of once a period.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="Decide once and exit; a service of the pool is asked to decide now.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Decide once, and move nothing.")] = False,
     period_s: Annotated[
         float, typer.Option("--period", min=1.0, metavar="SECONDS", help="Time between two decisions.")
@@ -38,10 +40,13 @@ def adapt(
         typer.Option("--promote", min=0.0, metavar="SECONDS", help="Time between two looks at what got hot; 0: none."),
     ] = promotion.LOOK_S,
     limit: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Most bytes copied in 24 hours, such as 100GB.")
+        str | None,
+        typer.Option(
+            metavar="SIZE", help="Most bytes copied in 24 hours, such as 100GB; of more the part that gains most."
+        ),
     ] = None,
     hours: Annotated[
-        str | None, typer.Option(metavar="FROM-TO", help="Hours in which data may move, such as 22-6.")
+        str | None, typer.Option(metavar="FROM-TO", help="Hours in which data may move, such as 22-6; moves stop then.")
     ] = None,
     rate: draining.Rate = None,
     urgent: draining.Urgent = False,
@@ -65,6 +70,9 @@ def adapt(
     a tenth of the time. Between two decisions, what has become hot comes to a faster tier at once, where it gains what
     moves take within ten seconds. Where reading ahead of programs gains in two decisions, one after the other, it is
     hinted, unless a person has hinted otherwise.
+
+    A service tries again in the next period what has failed. With --once, a service that adapts the pool already is
+    asked to decide now, by its own options.
 
     \b
     Examples:
@@ -92,8 +100,16 @@ def adapt(
         _install(pool, options)
         return
     wanted = adapt_service.Wanted(limits, planner, pace, promote_s, period_s)
-    # A dry run changes nothing, so that it may run beside another.
-    with nullcontext() if dry_run else adapting.alone(pool):
+    with ExitStack() as stack:
+        # A dry run changes nothing, so that it may run beside another.
+        if not dry_run:
+            try:
+                stack.enter_context(adapting.alone(pool))
+            except adapting.AdaptedError:
+                if not once:
+                    raise
+                _ask(pool, as_json=as_json)
+                return
         if metrics is not None:
             url, _ = serve(pool, metrics)
             console.say(f"metrics for Prometheus at {url}")
@@ -106,6 +122,14 @@ def adapt(
         adapt_service.require(pool)
         for done in adapt_service.run(pool.file, wanted, console.moving):
             _show(done, as_json=as_json)
+
+
+def _ask(pool: Pool, *, as_json: bool) -> None:
+    """Has the service decide now, and shows what it has decided."""
+    decision = asking.answer(pool, console.say)
+    if decision["verdict"] == "failed":
+        raise StripewiseError(str(decision["why"]))
+    _show(decision, as_json=as_json)
 
 
 def _show(done: Decision, *, as_json: bool) -> None:
