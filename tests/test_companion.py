@@ -4,6 +4,8 @@ import json
 import os
 import time
 import urllib.request
+from dataclasses import asdict
+from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from stripewise.api import adapt as adapting
 from stripewise.api import adapt_service, companion
+from stripewise.api.pacing import Pace
 from stripewise.pool import Pool
 
 PATIENCE_S = 30
@@ -112,12 +115,36 @@ def test_what_it_did_not_expect_is_kept_as_a_decision_and_it_goes_on(heated, mon
         raise ValueError("a fault")
 
     monkeypatch.setattr(adapt_service.Rounds, "decide", decide)
-    often = adapt_service.Wanted(period_s=0.0)
-    monkeypatch.setattr(adapt_service, "Wanted", lambda: often)
     pool = Pool.load(heated)
-    companion._adapt(pool, lambda *_: len(adapting.decisions(pool)) < 2)
+    companion._adapt(pool, adapt_service.Wanted(period_s=0.0), lambda *_: len(adapting.decisions(pool)) < 2)
     found = [(of["verdict"], of["why"]) for of in adapting.decisions(pool)]
     assert found == [("failed", "unexpected ValueError: a fault")] * 2
+
+
+def test_the_process_beside_a_mount_keeps_to_the_limits(heated, stripewise):
+    pool = Pool.load(heated)
+    later = datetime.now().hour + 2
+    hours = f"{later % 24}-{(later + 1) % 24}"
+    heated.write_text(heated.read_text().replace("[default]\n", '[default]\nland = "ssd"\n'))
+    refused = stripewise("mount", heated, "--hours", hours, check=False)
+    assert refused.returncode == 1 and "--hours says what --adapt may move" in refused.stderr
+    refused = stripewise("mount", heated, "--adapt", "--hours", "22", check=False)
+    assert refused.returncode == 1 and "write two hours" in refused.stderr and not pool.mount.is_mount()
+    stripewise("mount", heated, "--adapt", "--hours", hours)
+    (pool.mount / "young").write_bytes(bytes(300_000))
+    asked = stripewise("adapt", heated, "--once", "--json")
+    assert json.loads(asked.stdout)["relief"][0]["why"] == "data does not move at this hour"
+    stripewise("umount", heated)
+    eventually(lambda: not beside(heated))
+    stripewise("mount", heated, "--adapt", "--limit", "1KB", "--rate", "50MB")
+    asked = stripewise("adapt", heated, "--once", "--json")
+    assert "more than the 1,000 bytes that are left" in json.loads(asked.stdout)["relief"][0]["why"]
+
+
+def test_a_service_gets_from_the_mount_what_was_asked_for():
+    wanted = adapt_service.Wanted(adapting.Limits(1.5, 7, (22, 6)), "fixed", Pace(8, urgent=True), 0.0, 9.0)
+    for one in (wanted, adapt_service.Wanted()):
+        assert companion._wanted(json.loads(json.dumps(asdict(one)))) == one
 
 
 def test_a_mount_that_fails_leaves_none_beside_it(heated, stripewise, tmp_path):

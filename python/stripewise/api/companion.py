@@ -15,13 +15,16 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext, suppress
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from stripewise import mounts
 from stripewise._native import StripewiseError
 from stripewise.api import adapt as adapting
 from stripewise.api import adapt_service, running
 from stripewise.api import metrics as serving
+from stripewise.api.pacing import Pace
 from stripewise.pool import Pool
 
 __all__ = ["mount"]
@@ -30,13 +33,19 @@ LOOK_S = 1.0
 """Between two looks whether the mount is there."""
 
 
-def mount(pool: Pool, directory: Path | None, *, adapt: bool, metrics: str | None) -> tuple[int, str | None]:
+def mount(
+    pool: Pool, directory: Path | None, *, adapt: adapt_service.Wanted | None, metrics: str | None
+) -> tuple[int, str | None]:
     """Mounts a pool, with a process beside it that adapts it or serves its metrics as long as it is mounted.
 
     The exit code of the mount, and where metrics are served. Raises `StripewiseError` before anything is mounted where
     the pool is adapted already, keeps no heat, or cannot be listened for.
     """
-    asked = {"adapt": adapt, "metrics": metrics, "directory": str((directory or pool.mount).resolve())}
+    asked = {
+        "adapt": None if adapt is None else asdict(adapt),
+        "metrics": metrics,
+        "directory": str((directory or pool.mount).resolve()),
+    }
     command = [sys.executable, "-m", "stripewise.api.companion", str(pool.file), json.dumps(asked)]
     beside = subprocess.Popen(
         command,
@@ -66,11 +75,17 @@ def mounted_at(directory: Path) -> int | None:
     return there[-1] if there else None  # The last one lies over the others.
 
 
-def _serve(pool: Pool, asked: dict[str, str | bool | None]) -> None:
+def _wanted(asked: dict[str, Any]) -> adapt_service.Wanted:
+    """What was asked for, as the mount has sent it."""
+    limits = {**asked["limits"], "hours": asked["limits"]["hours"] and tuple(asked["limits"]["hours"])}
+    return adapt_service.Wanted(**{**asked, "limits": adapting.Limits(**limits), "pace": Pace(**asked["pace"])})
+
+
+def _serve(pool: Pool, asked: dict[str, Any]) -> None:
     """What the process beside the mount does."""
     with ExitStack() as stack:
         try:
-            if asked["adapt"]:
+            if asked["adapt"] is not None:
                 adapt_service.require(pool)
                 stack.enter_context(adapting.alone(pool))
             url = serving.serve(pool, str(asked["metrics"]))[0] if asked["metrics"] is not None else None
@@ -87,15 +102,14 @@ def _serve(pool: Pool, asked: dict[str, str | bool | None]) -> None:
             return mounted_at(directory) == mount
 
         while mount is not None and is_mounted():
-            if asked["adapt"]:
-                _adapt(pool, is_mounted)
+            if asked["adapt"] is not None:
+                _adapt(pool, _wanted(asked["adapt"]), is_mounted)
             else:
                 time.sleep(LOOK_S)
 
 
-def _adapt(pool: Pool, is_mounted: Callable[..., bool]) -> None:
+def _adapt(pool: Pool, wanted: adapt_service.Wanted, is_mounted: Callable[..., bool]) -> None:
     """Decides, and promotes until the next decision is due; a move ends when the mount does."""
-    wanted = adapt_service.Wanted()
     # The callback has stopped a move: the mount has ended.
     with suppress(KeyboardInterrupt):
         for _ in adapt_service.run(pool.file, wanted, lambda: nullcontext(is_mounted), is_mounted):

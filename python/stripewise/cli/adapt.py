@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,8 +13,9 @@ from stripewise.api import adapt as adapting
 from stripewise.api import adapt_service, asking, promotion, service
 from stripewise.api.between import Rounds
 from stripewise.api.metrics import serve
-from stripewise.api.pools import Pool, parse_bytes
+from stripewise.api.pools import Pool
 from stripewise.cli import console, draining, settling
+from stripewise.cli import limits as limiting
 from stripewise.terminal import name
 from stripewise.units import about_bytes, counted, mib_per_s, seconds
 
@@ -39,15 +39,8 @@ def adapt(
         float,
         typer.Option("--promote", min=0.0, metavar="SECONDS", help="Time between two looks at what got hot; 0: none."),
     ] = promotion.LOOK_S,
-    limit: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE", help="Most bytes copied in 24 hours, such as 100GB; of more the part that gains most."
-        ),
-    ] = None,
-    hours: Annotated[
-        str | None, typer.Option(metavar="FROM-TO", help="Hours in which data may move, such as 22-6; moves stop then.")
-    ] = None,
+    limit: limiting.Limit = None,
+    hours: limiting.Hours = None,
     rate: draining.Rate = None,
     urgent: draining.Urgent = False,
     planner: Annotated[str, typer.Option(metavar="NAME", help="One of `stripewise planners`.")] = "auto",
@@ -83,11 +76,7 @@ def adapt(
     Exit codes: 0 decided, 1 refused or failed.
     """
     pool = Pool.load(pool_file)
-    limits = adapting.Limits(
-        horizon_s=horizon_h * 3600,
-        day_bytes=None if limit is None else parse_bytes(limit),
-        hours=None if hours is None else _hours(hours),
-    )
+    limits = limiting.limits(limit, hours, horizon_h * 3600)
     pace = draining.pace(rate, urgent)
     if install_unit:
         options = ["--period", str(period_s), "--horizon", str(horizon_h), "--planner", planner]
@@ -152,14 +141,6 @@ def _print_promoted(done: Decision) -> None:
     )
     for file in done["skipped"]:
         console.result(f"{name(file['path'])}: left for later: {file['why']}")
-
-
-def _hours(text: str) -> tuple[int, int]:
-    found = re.fullmatch(r"(\d{1,2})-(\d{1,2})", text)
-    begin, end = (int(number) for number in found.groups()) if found else (24, 24)
-    if begin > 23 or end > 23:
-        raise StripewiseError(f"--hours {text}: write two hours from 0 to 23, such as 22-6")
-    return begin, end
 
 
 def _install(pool: Pool, options: list[str]) -> None:

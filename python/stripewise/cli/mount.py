@@ -5,9 +5,11 @@ from typing import Annotated
 
 import typer
 
-from stripewise.api import companion, running
+from stripewise import StripewiseError
+from stripewise.api import adapt_service, companion, running
 from stripewise.api.pools import Pool
-from stripewise.cli import console
+from stripewise.cli import console, draining
+from stripewise.cli import limits as limiting
 
 
 def mount(
@@ -22,6 +24,9 @@ def mount(
     adapt: Annotated[
         bool, typer.Option("--adapt", help="Move what is hot as `stripewise adapt` does, until it is unmounted.")
     ] = False,
+    limit: limiting.Limit = None,
+    hours: limiting.Hours = None,
+    rate: draining.Rate = None,
     metrics: Annotated[
         str | None,
         typer.Option(metavar="[HOST:]PORT", help="Serve metrics for Prometheus there, on loopback if no HOST."),
@@ -31,7 +36,8 @@ def mount(
 
     The mount runs in the background until `stripewise umount`. A single program needs none: `stripewise run` makes a
     private one. A mount of the pool whose process has died is cleared from its place first. With --adapt or --metrics
-    another process runs beside the mount, and ends with it.
+    another process runs beside the mount, and ends with it. Of --adapt, --limit, --hours and --rate say how much may
+    move, and when.
 
     \b
     Examples:
@@ -39,11 +45,17 @@ def mount(
       stripewise mount p/pool.toml /data/scratch
       stripewise mount -v p/pool.toml
       stripewise mount p/pool.toml --adapt --metrics 9123
+      stripewise mount p/pool.toml --adapt --hours 22-6 --limit 100GB
     """
     pool = Pool.load(pool_file)
     url = None
+    given = {"--limit": limit, "--hours": hours, "--rate": rate}
+    without = [option for option, value in given.items() if value is not None]
+    if without and not adapt:
+        raise StripewiseError(f"{without[0]} says what --adapt may move: give that, too, or leave it out")
+    wanted = adapt_service.Wanted(limiting.limits(limit, hours), pace=draining.pace(rate, urgent=False))
     if adapt or metrics is not None:
-        status, url = companion.mount(pool, directory, adapt=adapt, metrics=metrics)
+        status, url = companion.mount(pool, directory, adapt=wanted if adapt else None, metrics=metrics)
     else:
         status = running.mount(pool, directory)
     if status == 0:

@@ -1,0 +1,38 @@
+"""What an administrator allows a service that moves data: options of `adapt`, and of `mount` with --adapt."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+import typer
+
+from stripewise import StripewiseError
+from stripewise.api.adapt import DAY_S, Limits
+from stripewise.api.pools import parse_bytes
+
+Limit = Annotated[
+    str | None,
+    typer.Option(
+        "--limit",
+        metavar="SIZE",
+        help="Most bytes copied in 24 hours, such as 100GB; of more the part that gains most.",
+    ),
+]
+Hours = Annotated[
+    str | None,
+    typer.Option("--hours", metavar="FROM-TO", help="Hours in which data may move, such as 22-6; moves stop then."),
+]
+
+
+def limits(limit: str | None, hours: str | None, horizon_s: float = DAY_S) -> Limits:
+    """The limits that the options ask for."""
+    return Limits(horizon_s, None if limit is None else parse_bytes(limit), None if hours is None else _hours(hours))
+
+
+def _hours(text: str) -> tuple[int, int]:
+    found = re.fullmatch(r"(\d{1,2})-(\d{1,2})", text)
+    begin, end = (int(number) for number in found.groups()) if found else (24, 24)
+    if begin > 23 or end > 23:
+        raise StripewiseError(f"--hours {text}: write two hours from 0 to 23, such as 22-6")
+    return begin, end
