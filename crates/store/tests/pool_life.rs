@@ -9,6 +9,7 @@ use std::sync::Arc;
 use stripewise_layout::{Layout, Pattern, ServerId};
 use stripewise_store::adding::add_server;
 use stripewise_store::drain::{DrainOptions, DrainWatch, Drained, drain, remove};
+use stripewise_store::fsck::{CheckFinding, CheckOptions, CheckWatch, check};
 use stripewise_store::pool::{PoolSpec, ServerState, TierSpec};
 use stripewise_store::rebalance::rebalance;
 use stripewise_store::{Pool, Store, Then};
@@ -350,6 +351,99 @@ fn a_server_that_goes_in_the_middle_of_its_drain_costs_what_had_not_moved() {
         |pool| std::fs::rename(away(pool), pool.root(0)).unwrap(),
         true,
     );
+}
+
+/// Gives `name` that layout and bytes.
+fn put(store: &Arc<Store>, name: &str, shape: &Layout, bytes: &[u8]) {
+    store.set_rule(&Pattern::new(name).unwrap(), shape).unwrap();
+    write(&create(store, name).1, bytes, 0);
+}
+
+#[test]
+fn a_file_that_cannot_move_keeps_no_other_in_its_place() {
+    let pool = TestPool::new(5);
+    let store = pool.open();
+    let bytes = pattern(20_000, 1);
+    put(&store, "whole", &layout(&[(0, &[(0, 4096)])]), &bytes);
+    put(&store, "lost", &layout(&[(0, &[(0, 4096), (1, 4096), (2, 4096)])]), &bytes);
+    put(&store, "away", &layout(&[(0, &[(0, 4096), (3, 4096)])]), &bytes);
+    let root = |server: usize| pool.root(server).to_owned();
+    std::fs::rename(root(1), pool.directory.path().join("broken")).unwrap();
+    assert_eq!(remove(&pool.pool.file, "disk.1", true, &mut On).unwrap().staying.len(), 1);
+    std::fs::rename(root(3), pool.directory.path().join("away")).unwrap();
+
+    let options = DrainOptions { dry_run: true, ..DrainOptions::default() };
+    let planned = drain(&pool.pool.file, "disk.0", &options, &mut On).unwrap();
+    let done = drained(&pool, "disk.0");
+    for (what, all) in [("planned", &planned), ("done", &done)] {
+        assert_eq!((all.moved_files, all.copied_bytes), (1, 20_000), "{what}: {all:?}");
+        let staying = |name: &str| all.staying.iter().find(|file| file.path == name).unwrap().clone();
+        let (lost, away) = (staying("lost"), staying("away"));
+        assert_eq!((&*lost.stretches, lost.bytes), (&[(0, 4096), (12_288, 16_384)][..], 8192), "{what}");
+        assert!(lost.why.contains("disk.1 is missing"), "{what}: {}", lost.why);
+        assert_eq!((&*away.stretches, away.bytes), (&[(0, 4096), (8192, 12_288), (16_384, 20_000)][..], 11_808), "{what}");
+        assert!(away.why.contains("disk.3 is not available"), "{what}: {}", away.why);
+        assert_eq!(all.staying.len(), 2, "{what}");
+    }
+    assert!(bytes_of(&now(&pool), "whole") == bytes);
+
+    // When the one is back, and the other's bytes are given up, they leave both servers.
+    std::fs::rename(pool.directory.path().join("away"), root(3)).unwrap();
+    let forget = CheckOptions { forget_missing: true, ..CheckOptions::default() };
+    check(&Pool::load(&pool.pool.file).unwrap(), &forget, &Unheard).unwrap();
+    assert!(drained(&pool, "disk.0").is_done());
+    let after = now(&pool);
+    assert!(servers_of(&after, "lost").iter().all(|id| ![0, 1].contains(id)));
+    assert!(bytes_of(&after, "away") == bytes);
+    let read = bytes_of(&after, "lost");
+    for (at, part) in read.chunks(4096).enumerate() {
+        let lost = at % 3 == 1;
+        assert!(if lost { part.iter().all(|byte| *byte == 0) } else { part == bytes.chunks(4096).nth(at).unwrap() }, "{at}");
+    }
+    remove(&pool.pool.file, "disk.0", false, &mut On).unwrap();
+}
+
+struct Unheard;
+
+impl CheckWatch for Unheard {
+    fn found(&self, _: &CheckFinding) {}
+}
+
+/// Ends the drain when the second file is next.
+#[derive(Default)]
+struct StopAtSecond(Vec<String>);
+
+impl DrainWatch for StopAtSecond {
+    fn progress(&mut self, path: &str, _: u64, _: u64) -> Then {
+        if self.0.last().is_none_or(|last| last != path) {
+            self.0.push(path.to_owned());
+        }
+        if self.0.len() > 1 { Then::Stop } else { Then::On }
+    }
+}
+
+#[test]
+fn two_servers_are_drained_one_beside_the_other() {
+    let pool = TestPool::new(4);
+    let store = pool.open();
+    for (name, seed) in ["f0", "f1", "f2"].into_iter().zip(0..) {
+        put(&store, name, &Layout::striped((0..3).map(ServerId), 4096).unwrap(), &pattern(50_000, seed));
+    }
+    let stopped = drain(&pool.pool.file, "disk.0", &DrainOptions::default(), &mut StopAtSecond::default()).unwrap();
+    assert!(stopped.stopped && stopped.moved_files == 1, "{stopped:?}");
+    let second = drained(&pool, "disk.1");
+    assert!(second.is_done() && second.moved_files == 3, "{second:?}");
+    assert!(drained(&pool, "disk.0").is_done());
+    let after = now(&pool);
+    for (name, seed) in ["f0", "f1", "f2"].into_iter().zip(0..) {
+        assert_eq!(servers_of(&after, name), [2, 3], "{name}");
+        assert!(bytes_of(&after, name) == pattern(50_000, seed), "{name}");
+        assert!(after.layout_for(Path::new(name)).unwrap().servers().iter().all(|id| id.0 > 1), "{name}");
+    }
+    for name in ["disk.0", "disk.1"] {
+        remove(&pool.pool.file, name, false, &mut On).unwrap();
+    }
+    assert_eq!(findings(&pool), []);
 }
 
 #[test]

@@ -67,14 +67,19 @@ def end(done: Drained, server: str, said: str, *, everything: bool, document: di
 def report(done: Drained, server: str, *, everything: bool) -> None:
     """Says what was moved, and lists what stays."""
     staying = done["staying"]
-    for file in console.shown(staying, everything=everything):
-        console.result(f"{name(file['path'])}: stays on {server}{_stretches(file)}: {file['why']}")
-    console.say_more(staying, "files stay", everything=everything)
+    list_staying(done, server, everything=everything)
     console.result(
         f"moved {counted(done['moved_files'], 'file')} from {server}, copied {about_bytes(done['copied_bytes'])}, "
         f"changed {counted(done['rules'], 'rule')} for files to come; {counted(len(staying), 'file')} "
         f"{'stays' if len(staying) == 1 else 'stay'}"
     )
+
+
+def list_staying(done: Drained, server: str, *, everything: bool) -> None:
+    """Lists what stays."""
+    for file in console.shown(done["staying"], everything=everything):
+        console.result(f"{name(file['path'])}: stays on {server}{_stretches(file)}: {file['why']}")
+    console.say_more(done["staying"], "files stay", everything=everything)
 
 
 def _stretches(file: StayingFile) -> str:

@@ -1,7 +1,9 @@
 """`stripewise pool drain`."""
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -9,6 +11,9 @@ from stripewise.api import pool_life
 from stripewise.api.pools import Pool
 from stripewise.cli import console, draining
 from stripewise.units import about_bytes, counted
+
+if TYPE_CHECKING:
+    from stripewise.api.pool_life import Drained
 
 
 def pool_drain(
@@ -33,8 +38,9 @@ def pool_drain(
     Programs may use the pool meanwhile. In each layout the server's place is taken by the one of its tier that has the
     most room, or where all have a part already the others keep theirs. New files leave the server out. Each file is
     moved as `apply` does it. Files that programs keep in their place, or open for writing just then, stay and are
-    named; the same command moves them later. While the servers are busy for programs it takes a tenth of the time.
-    Stopped or killed, it goes on when it is called again.
+    named; the same command moves them later. A file that cannot be read, or that no other server takes, stays too, and
+    is named with its ranges of bytes: the others move. While the servers are busy for programs it takes a tenth of the
+    time. Stopped or killed, it goes on when it is called again.
 
     \b
     Examples:
@@ -42,19 +48,17 @@ def pool_drain(
       stripewise pool drain p/pool.toml hdd.1
 
     \b
-    Exit codes: 0 nothing is left on it, 1 files stay or refused.
+    Exit codes: 0 nothing is left on it, 1 files stay (with --dry-run: would stay) or refused.
     """
     pool = Pool.load(pool_file)
     if dry_run:
         planned = pool_life.drain(pool, server, to=to, dry_run=True)
         if as_json:
             console.document(planned)
-            return
-        files, rules = counted(planned["moved_files"], "file"), counted(planned["rules"], "rule")
-        console.result(
-            f"would move {files} from {server}, copy {about_bytes(planned['copied_bytes'])}, and change {rules} for "
-            "files to come; nothing was changed"
-        )
+        else:
+            _print_plan(planned, server, everything=everything)
+        if planned["staying"]:
+            raise SystemExit(console.EXIT_FAILED)
         return
     with draining.moving(f"draining {server}") as progress:
         done = pool_life.drain(pool, server, to=to, wait=wait, pace=draining.pace(rate, urgent), progress=progress)
@@ -66,3 +70,12 @@ def pool_drain(
         raise SystemExit(console.EXIT_FAILED)
     if not as_json:
         console.hint(f"`stripewise pool remove {pool_file} {server}` takes it out of the pool")
+
+
+def _print_plan(planned: Drained, server: str, *, everything: bool) -> None:
+    draining.list_staying(planned, server, everything=everything)
+    files, rules = counted(planned["moved_files"], "file"), counted(planned["rules"], "rule")
+    console.result(
+        f"would move {files} from {server}, copy {about_bytes(planned['copied_bytes'])}, and change {rules} for "
+        "files to come; nothing was changed"
+    )

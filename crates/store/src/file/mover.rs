@@ -20,6 +20,7 @@ use crate::format::placement::{Datafile, Datafiles, Placement};
 use crate::os::error::{Error, Result};
 use crate::os::sync::guard;
 use crate::pool::space::Forecast;
+use rustix::io::Errno;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
@@ -163,6 +164,7 @@ impl Inode {
             let index = datafiles.table.iter().position(|other| other == datafile);
             index.map_or(0, |index| bytes_in(datafiles, index as u16, size_bytes))
         };
+        let gone = self.first_gone(&old, |datafile| bytes_of(&after, datafile) < bytes_of(&before, datafile))?;
         let mut freed = Vec::new();
         let mut allocated_bytes = 512 * self.stat()?.st_blocks as u64;
         for (datafile, bytes) in self.allocated_by_datafile(&old)? {
@@ -184,7 +186,25 @@ impl Inode {
             }));
         }
         let moved_bytes = plan.copy.iter().map(|(from, to)| to - from).sum();
-        Ok(ChangeOfSpace { copied, freed, moved_bytes })
+        Ok(ChangeOfSpace { copied, freed, moved_bytes, unreadable: gone })
+    }
+
+    /// Why the first datafile of those that are `needed` cannot be had; `None`: all are there.
+    fn first_gone(&self, placement: &Placement, needed: impl Fn(&Datafile) -> bool) -> Result<Option<Error>> {
+        let table = placement.datafiles()?.table.into_iter().enumerate();
+        let present = table.filter(|(index, _)| placement.present.contains(*index)).map(|(_, datafile)| datafile);
+        let look = |datafile: Datafile| -> Result<()> {
+            let (server, key) = (self.store.plane().server(datafile.server)?, datafile.key(placement.handle));
+            match server.current()?.stat(key) {
+                Ok(_) => Ok(()),
+                Err(Errno::NOENT) => {
+                    let (server, datafile) = (server.name().to_owned(), key.path().as_str().to_owned());
+                    Err(Error::MissingDatafile { server, datafile })
+                }
+                Err(errno) => Err(server.error("look at a datafile")(errno)),
+            }
+        };
+        Ok(present.filter(|datafile| needed(datafile)).find_map(|datafile| look(datafile).err()))
     }
 
     fn move_locked(

@@ -15,6 +15,8 @@ pub(crate) struct ChangeOfSpace {
     pub(crate) freed: Vec<(ServerId, u64)>,
     /// Bytes of the file that are copied, with its holes.
     pub(crate) moved_bytes: u64,
+    /// Why the move cannot come to its end: a datafile that has to be copied is not there, or its server is not.
+    pub(crate) unreadable: Option<Error>,
 }
 
 /// What is left of the servers' room by the moves so far.
@@ -32,25 +34,29 @@ impl<'a> RoomAhead<'a> {
         Self { store, free: HashMap::new(), limits }
     }
 
-    /// What a server can take now; nothing if it is not there or read-only.
-    pub(crate) fn free_bytes(&self, id: ServerId) -> u64 {
-        let Ok(room) = self.store.room(id) else { return 0 };
+    /// What a server can take now; `None` if it is not there or read-only.
+    pub(crate) fn free_bytes(&self, id: ServerId) -> Option<u64> {
+        let room = self.store.room(id).ok().filter(|room| !room.is_read_only)?;
         let free_bytes = self.free.get(&room.device).map_or(room.available_bytes, |(_, left)| *left);
         let limit_bytes = self.limits.get(&id).copied().unwrap_or(u64::MAX);
-        if room.is_read_only { 0 } else { free_bytes.min(limit_bytes) }
+        Some(free_bytes.min(limit_bytes))
     }
 
     /// The move of `file` comes next.
     ///
     /// # Errors
-    /// [`Error::NoRoom`] if it does not fit; a server of the new layout is missing or read-only.
+    /// [`Error::NoRoom`] if it does not fit; a server of the new layout is missing or read-only, and then the move does not count.
     pub(crate) fn add(&mut self, file: &str, change: &ChangeOfSpace) -> Result<()> {
-        let mut needed: HashMap<u64, u64> = HashMap::new();
+        let mut written = Vec::new();
         for &(id, bytes) in change.copied.iter().filter(|(_, bytes)| *bytes > 0) {
             let room = self.store.room(id)?;
             if room.is_read_only {
                 return Err(self.store.plane().server(id)?.error("move a file there")(rustix::io::Errno::ROFS));
             }
+            written.push((id, bytes, room));
+        }
+        let mut needed: HashMap<u64, u64> = HashMap::new();
+        for (id, bytes, room) in written {
             let sum = needed.entry(room.device).or_default();
             *sum = sum.saturating_add(bytes);
             let (_, free_bytes) = *self.free.entry(room.device).or_insert((room.available_bytes, room.available_bytes));

@@ -1,13 +1,13 @@
 //! Drains a server: every file leaves it, while programs use the pool.
 //!
 //! ```text
-//! check     all files fit on the servers that remain; nothing is changed before
+//! check     all files that can move fit on the servers that remain; nothing is changed before
 //! mark      the pool file says `draining`: new files leave the server out, within a second in mounts that are there
 //! rules     rules that name the server get layouts without it
 //! pass      each file that names it is moved; again until a pass finds none
 //! ```
 //! Each file is moved as by `apply`: killed at any time it is whole, in its old layout or the new one. The mark stays, so
-//! that the same command goes on with it.
+//! that the same command goes on with it. A file that cannot move stays and is listed; it keeps no other file from moving.
 
 use crate::backend::{ServerState, Setting};
 use crate::file::inode::Inode;
@@ -98,14 +98,14 @@ impl Drained {
 /// Drains the server `name` of the pool in `file`.
 ///
 /// # Errors
-/// It cannot be done, and nothing was changed: the server is the last of its tier, too little room, another process changes
-/// layouts of the pool.
+/// It cannot be done, and nothing was changed: the server is the last of its tier, too little room for the files that can move,
+/// another process changes layouts of the pool.
 pub fn drain(file: &Path, name: &str, options: &DrainOptions, watch: &mut dyn DrainWatch) -> Result<Drained> {
     let store = Store::of_file(file)?;
     let _alone = store.begin_apply()?;
     let leaving = store.pool().named(name)?.clone();
     let targets = match options.onto {
-        Some(id) => vec![id],
+        Some(id) => vec![used(&store, id)?],
         None => targets(&store, leaving.id, options.to.as_deref())?,
     };
     let mut drain = Drain::new(store.clone(), leaving.id, targets, options.wait);
@@ -122,6 +122,13 @@ pub fn drain(file: &Path, name: &str, options: &DrainOptions, watch: &mut dyn Dr
     drain.store = Store::of_file(file)?;
     drain.total_bytes = planned.copied_bytes * 2;
     drain.run(watch)
+}
+
+/// A server that can take files.
+fn used(store: &Store, id: ServerId) -> Result<ServerId> {
+    let found = store.pool().server(id).filter(|server| server.is_used());
+    let refused = || Error::Invalid(format!("{} is not in use: it takes no files", store.pool().server_name(id)));
+    found.map(|server| server.id).ok_or_else(refused)
 }
 
 /// A drain under way.
@@ -168,39 +175,63 @@ impl Drain {
         limited.into_iter().filter_map(left).collect()
     }
 
-    /// The targets, the one with the most room first.
-    fn by_room(&self, free_bytes: impl Fn(ServerId) -> u64) -> Vec<ServerId> {
-        let mut targets = self.targets.clone();
-        targets.sort_by_key(|id| std::cmp::Reverse(free_bytes(*id)));
-        targets
+    /// The targets that can take something, the one with the most room first; all of them where none can.
+    fn by_room(&self, free_bytes: impl Fn(ServerId) -> Option<u64>) -> Vec<ServerId> {
+        let with_room = |id: &ServerId| Some((free_bytes(*id)?, *id));
+        let mut able: Vec<(u64, ServerId)> = self.targets.iter().filter_map(with_room).collect();
+        if able.is_empty() {
+            return self.targets.clone();
+        }
+        able.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+        able.into_iter().map(|(_, id)| id).collect()
     }
 
-    /// Whether everything fits, without changing anything; what would be moved.
+    /// What would be moved and what would stay, without changing anything.
+    ///
+    /// # Errors
+    /// What can be moved does not fit; a rule cannot be changed.
     fn check(&self) -> Result<Drained> {
         let (store, mut planned) = (&self.store, Drained::default());
         let mut ahead = RoomAhead::new(store, self.limits());
         let mut seen = HashSet::new();
-        for path in store.files_naming(self.leaving)?.paths {
+        let found = store.files_naming(self.leaving)?;
+        planned.staying = found.unreadable.into_iter().map(|(path, why)| self.unread(&path, why)).collect();
+        for path in found.paths {
             let Some(inode) = store.existing(&path).ok().flatten() else { continue };
             // Its other names are found, too.
             if !seen.insert(inode.handle()) {
                 continue;
             }
-            let other =
-                store.layout_without(&*inode.layout()?, self.leaving, &self.by_room(|id| ahead.free_bytes(id)))?;
-            let change = inode.change_of_space(&other)?;
-            ahead.add(&path.to_string_lossy(), &change)?;
-            planned.moved_files += 1;
-            planned.copied_bytes += change.moved_bytes;
+            let name = path.to_string_lossy().into_owned();
+            match self.check_file(&inode, &name, &mut ahead) {
+                Ok(moved_bytes) => {
+                    planned.moved_files += 1;
+                    planned.copied_bytes += moved_bytes;
+                }
+                Err(error @ Error::NoRoom { .. }) => return Err(error),
+                Err(error) => planned.staying.push(self.stays(name, &inode, &error)),
+            }
         }
         for rule in store.rules()?.iter() {
             let layout = store.rule_layout(rule)?;
             if names(&layout, self.leaving) {
-                store.layout_without(&layout, self.leaving, &self.targets)?;
+                store.rule_without(rule, &layout, self.leaving, &self.targets)?;
                 planned.rules += 1;
             }
         }
         Ok(planned)
+    }
+
+    /// Bytes that a file's move would copy.
+    fn check_file(&self, inode: &Inode, name: &str, ahead: &mut RoomAhead<'_>) -> Result<u64> {
+        let targets = self.by_room(|id| ahead.free_bytes(id));
+        let other = self.store.layout_without(&*inode.layout()?, self.leaving, &targets)?;
+        let mut change = inode.change_of_space(&other)?;
+        if let Some(error) = change.unreadable.take() {
+            return Err(error);
+        }
+        ahead.add(name, &change)?;
+        Ok(change.moved_bytes)
     }
 
     /// Moves all files until none names the server.
@@ -287,7 +318,8 @@ impl Drain {
         name: &str,
         progress: &mut dyn FnMut(u64, u64) -> Then,
     ) -> Result<Moved> {
-        let free_bytes = |id| self.store.room(id).map_or(0, |room| room.available_bytes);
+        let free_bytes =
+            |id| self.store.room(id).ok().filter(|room| !room.is_read_only).map(|room| room.available_bytes);
         let other = self.store.layout_without(layout, self.leaving, &self.by_room(free_bytes))?;
         inode.move_watched(&other, name, true, progress)
     }

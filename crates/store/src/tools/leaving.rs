@@ -1,11 +1,13 @@
 //! Files whose layouts name a server that is to go, and the layouts that they get in place of these.
 
+use crate::backend::{Server, ServerState};
 use crate::file::lockfile::LockFile;
 use crate::format::handle::read_handle;
 use crate::format::placement::Placement;
 use crate::os::error::{Error, Result};
 use crate::os::sync::{Mutex, guard};
 use crate::os::sys::proc_path;
+use crate::pool::rules::Rule;
 use crate::pool::store::Store;
 use crate::tools::stretches::Stretches;
 use crate::tools::walk::{WalkedFile, walk};
@@ -75,34 +77,54 @@ impl Store {
     }
 
     /// `layout` without `leaving`: in each region its stripe goes to the first of `targets` that has none there, or, where all
-    /// have one, the others keep their widths.
+    /// have one, the others keep their widths. Servers that are being drained keep their stripes, which their own drains move.
+    /// Servers that were removed leave a region that changes in any case: nothing can be written there.
     ///
     /// # Errors
     /// No server of a region is left, or none that takes its width.
     pub(crate) fn layout_without(&self, layout: &Layout, leaving: ServerId, targets: &[ServerId]) -> Result<Layout> {
         let mut regions = Vec::new();
         for (index, region) in layout.regions().iter().enumerate() {
-            let stripes = region.stripes();
-            if !stripes.iter().any(|stripe| stripe.server == leaving) {
-                regions.push((region.offset(), stripes.to_vec()));
-                continue;
+            let mut round = region.stripes().to_vec();
+            if round.iter().any(|stripe| stripe.server == leaving) {
+                let found = self.round_without(&round, leaving, targets);
+                round = found.ok_or_else(|| self.no_place(index, region.offset(), leaving))?;
+                let removed = |id: &ServerId| self.pool().server(*id).is_some_and(|of| of.state == ServerState::Removed);
+                let gone: Vec<ServerId> = round.iter().map(|stripe| stripe.server).filter(removed).collect();
+                for id in gone {
+                    let found = self.round_without(&round, id, &self.writable_of_tier(id));
+                    round = found.ok_or_else(|| self.no_place(index, region.offset(), id))?;
+                }
             }
-            let has = |server: ServerId| stripes.iter().any(|stripe| stripe.server == server);
-            let with = |target: ServerId| -> Vec<Stripe> {
-                let to = |stripe: &Stripe| {
-                    if stripe.server == leaving { Stripe { server: target, ..*stripe } } else { *stripe }
-                };
-                stripes.iter().map(to).collect()
-            };
-            let without: Vec<Stripe> = stripes.iter().filter(|stripe| stripe.server != leaving).copied().collect();
-            let replaced = targets.iter().filter(|target| !has(**target)).map(|target| with(*target));
-            let fits = |round: &Vec<Stripe>| {
-                Layout::new([(0, round.clone())]).is_ok_and(|alone| self.check_new_layout(&alone).is_ok())
-            };
-            let found = replaced.chain((!without.is_empty()).then_some(without)).find(fits);
-            regions.push((region.offset(), found.ok_or_else(|| self.no_place(index, region.offset(), leaving))?));
+            regions.push((region.offset(), round));
         }
         Layout::new(regions).map_err(|error| Error::Invalid(error.to_string()))
+    }
+
+    /// The servers of the tier of `id` that can take its place.
+    fn writable_of_tier(&self, id: ServerId) -> Vec<ServerId> {
+        let mut found = targets(self, id, None).unwrap_or_default();
+        found.retain(|id| self.room(*id).is_ok_and(|room| !room.is_read_only));
+        found
+    }
+
+    /// A round without `leaving`, which keeps a server in use; `None`: there is none.
+    fn round_without(&self, round: &[Stripe], leaving: ServerId, targets: &[ServerId]) -> Option<Vec<Stripe>> {
+        let has = |server: ServerId| round.iter().any(|stripe| stripe.server == server);
+        let with = |target: ServerId| -> Vec<Stripe> {
+            let to = |stripe: &Stripe| {
+                if stripe.server == leaving { Stripe { server: target, ..*stripe } } else { *stripe }
+            };
+            round.iter().map(to).collect()
+        };
+        let without: Vec<Stripe> = round.iter().filter(|stripe| stripe.server != leaving).copied().collect();
+        let replaced = targets.iter().filter(|target| !has(**target)).map(|target| with(*target));
+        let is_used = |stripe: &Stripe| self.pool().server(stripe.server).is_some_and(Server::is_used);
+        let fits = |round: &Vec<Stripe>| {
+            round.iter().any(is_used)
+                && Layout::new([(0, round.clone())]).is_ok_and(|alone| self.check_layout(&alone).is_ok())
+        };
+        replaced.chain((!without.is_empty()).then_some(without)).find(fits)
     }
 
     fn no_place(&self, region: usize, offset: u64, leaving: ServerId) -> Error {
@@ -111,6 +133,21 @@ impl Store {
             "region {region} (offset {offset}) has its bytes on {server}, and no other server takes them in its place: name a \
              tier that does with --to, or give the file another layout with `stripewise apply`"
         ))
+    }
+
+    /// The layout of a rule without `leaving`.
+    ///
+    /// # Errors
+    /// As [`Store::layout_without`], with the rule.
+    pub(crate) fn rule_without(
+        &self,
+        rule: &Rule,
+        layout: &Layout,
+        leaving: ServerId,
+        targets: &[ServerId],
+    ) -> Result<Layout> {
+        let named = |error| Error::Invalid(format!("the rule for {}: {error}", rule.pattern.as_str()));
+        self.layout_without(layout, leaving, targets).map_err(named)
     }
 
     /// Gives the rules that name `leaving` layouts without it, in their places.
@@ -122,7 +159,7 @@ impl Store {
         for rule in self.rules()?.iter() {
             let layout = self.rule_layout(rule)?;
             if names(&layout, leaving) {
-                let other = self.layout_without(&layout, leaving, targets)?;
+                let other = self.rule_without(rule, &layout, leaving, targets)?;
                 changed.insert(rule.layout, self.layouts.put(&other)?);
             }
         }
@@ -149,7 +186,7 @@ pub(crate) fn stretches_on(placement: &Placement, server: ServerId, size_bytes: 
 ///
 /// # Errors
 /// There is no other.
-pub(crate) fn targets(store: &Arc<Store>, leaving: ServerId, tier: Option<&str>) -> Result<Vec<ServerId>> {
+pub(crate) fn targets(store: &Store, leaving: ServerId, tier: Option<&str>) -> Result<Vec<ServerId>> {
     let pool = store.pool();
     let own = pool.server(leaving).and_then(|server| pool.tiers.get(server.tier));
     let asked = |name: &str| {
