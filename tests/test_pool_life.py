@@ -59,6 +59,10 @@ def layouts(pool):
     }
 
 
+def layouts_of(pool, name):
+    return pool.stripewise("stat", "--pool", pool.file, name, "--json").stdout
+
+
 def test_programs_go_on_while_servers_come_and_go(mounted):
     """Python programs, cp, SQLite and a log: through the mount, and past it under the preload."""
     pool, stop = mounted, mounted.base / "stop"
@@ -150,6 +154,22 @@ def test_what_stays_is_named_and_the_exit_code_says_so(mounted):
     assert "hdd.2 is removed" in mounted.stripewise("pool", "remove", mounted.file, "hdd.2").stdout
 
 
+def test_files_that_cannot_move_are_listed_and_the_others_move(pool):
+    pool.python("import sys; open(f'{sys.argv[1]}/f', 'wb').write(bytes(range(256)) * 2000)")
+    root = next(pool.servers()[1].iterdir())
+    root.rename(root.with_name("broken"))
+    pool.stripewise("pool", "remove", pool.file, "hdd.1", "--lost", check=False)
+    pool.python("import sys; open(f'{sys.argv[1]}/young', 'wb').write(bytes(range(256)) * 2000)")
+    planned = pool.stripewise("pool", "drain", pool.file, "hdd.0", "--dry-run", check=False)
+    assert planned.returncode == 1 and "would move 1 file from hdd.0" in planned.stdout
+    done = pool.stripewise("pool", "drain", pool.file, "hdd.0", check=False)
+    assert done.returncode == 1 and "moved 1 file from hdd.0" in done.stdout
+    for said in (planned.stdout, done.stdout):
+        assert "f: stays on hdd.0 with 128 KiB, bytes 0-65535, 262144-327679" in said
+        assert "server hdd.1 is missing" in said
+    assert "hdd.0" not in layouts_of(pool, "young")
+
+
 def test_a_disk_that_died_is_given_up_with_a_list(pool):
     pool.python("import sys; open(f'{sys.argv[1]}/f', 'wb').write(bytes(range(256)) * 2000)")
     root = next(pool.servers()[1].iterdir())
@@ -166,6 +186,21 @@ def test_a_disk_that_died_is_given_up_with_a_list(pool):
     checked = pool.stripewise("fsck", pool.file, check=False)
     assert "bytes 65536-131071, 327680-393215" in checked.stdout + checked.stderr
     pool.python("import sys; open(f'{sys.argv[1]}/young', 'wb').write(bytes(300_000))")
+
+
+def test_what_cannot_all_be_added_or_does_not_fit_changes_nothing(pool):
+    pool.python("import sys; open(f'{sys.argv[1]}/f', 'wb').write(bytes(range(256)) * 2000)")
+    before = pool.file.read_text()
+    new = disk(pool, "d5")
+    tier = pool.stripewise("pool", "add", pool.file, new, pool.servers()[0], "--tier", "ssd", check=False)
+    assert tier.returncode == 1 and "is already the directory of hdd.0" in " ".join(tier.stderr.split())
+    assert pool.file.read_text() == before and not list(new.iterdir())
+    small = before.replace('name = "hdd"', 'name = "hdd"\ncapacity = "40KB"')
+    assert small != before
+    pool.file.write_text(small)
+    refused = pool.stripewise("pool", "replace", pool.file, "hdd.1", new, check=False)
+    assert refused.returncode == 1 and "f does not fit" in " ".join(refused.stderr.split())
+    assert pool.file.read_text() == small and not list(new.iterdir())
 
 
 @pytest.mark.parametrize(

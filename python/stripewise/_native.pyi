@@ -149,7 +149,8 @@ class Drained(TypedDict):
     rules: int
     staying: list[StayingFile]
 
-def pool_add(pool_file: str, tier: str, root: str) -> str: ...
+def pool_add(pool_file: str, asked: list[tuple[str, str]]) -> list[str]: ...
+def pool_check_replacement(pool_file: str, server: str, root: str) -> None: ...
 def pool_drain(
     pool_file: str,
     server: str,

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::path::PathBuf;
-use stripewise_store::adding::add_server;
+use stripewise_store::adding::add_servers;
 use stripewise_store::apply::ApplyWatch as _;
 use stripewise_store::drain::{self, DrainOptions, DrainWatch, Drained, StayingFile};
 use stripewise_store::rebalance::{ServerFill, rebalance};
@@ -15,10 +15,21 @@ use stripewise_store::relief::{self, Leaving, TierPart, TierRoom};
 use stripewise_store::small_files::{DueSmallFile, MovedBefore, move_small_files};
 use stripewise_store::{Pool, Result, Store, Then};
 
-/// Adds the directory `root` to a tier of the pool; the name of the new server.
+/// Adds directories, given with their tiers, to the pool, all or none; the names of the servers.
 #[pyfunction]
-pub(crate) fn pool_add(pool_file: PathBuf, tier: &str, root: PathBuf) -> PyResult<String> {
-    add_server(&pool_file, tier, &root).map_err(raise)
+pub(crate) fn pool_add(pool_file: PathBuf, asked: Vec<(String, PathBuf)>) -> PyResult<Vec<String>> {
+    add_servers(&pool_file, &asked).map_err(raise)
+}
+
+/// Checks that a new server in the directory `root` can take what a server has.
+#[pyfunction]
+pub(crate) fn pool_check_replacement(
+    py: Python<'_>,
+    pool_file: PathBuf,
+    server: &str,
+    root: PathBuf,
+) -> PyResult<()> {
+    py.detach(|| drain::check_replacement(&pool_file, server, &root)).map_err(raise)
 }
 
 /// Moves all files from a server. `progress(name, done, total)` stops it by returning `False`, and lets it rest by `"rest"`.

@@ -7,8 +7,8 @@ use common::{TestPool, content, create, in_own_mounts, layout, mount_tmpfs, patt
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use stripewise_layout::{Layout, Pattern, ServerId};
-use stripewise_store::adding::add_server;
-use stripewise_store::drain::{DrainOptions, DrainWatch, Drained, drain, remove};
+use stripewise_store::adding::{add_server, add_servers};
+use stripewise_store::drain::{DrainOptions, DrainWatch, Drained, check_replacement, drain, remove};
 use stripewise_store::fsck::{CheckFinding, CheckOptions, CheckWatch, check};
 use stripewise_store::pool::{PoolSpec, ServerState, TierSpec};
 use stripewise_store::rebalance::rebalance;
@@ -190,6 +190,70 @@ fn too_little_room_is_told_with_the_figure_before_anything_moves() {
     assert!(error.contains("f2 does not fit") && error.contains("server disk.1, which has"), "{error}");
     assert_eq!(std::fs::read_to_string(&pool.pool.file).unwrap(), before);
     assert_eq!(servers_of(&now(&pool), "f1"), [0]);
+}
+
+#[test]
+fn a_replacement_that_is_too_small_is_told_with_the_figure_and_not_added() {
+    let pool = TestPool::new(2);
+    let store = pool.open();
+    for name in ["f1", "f2"] {
+        put(&store, name, &layout(&[(0, &[(0, 4096)])]), &pattern(100_000, 1));
+    }
+    let text = std::fs::read_to_string(&pool.pool.file).unwrap();
+    let limited = |capacity: &str| format!("{text}capacity = \"{capacity}\"\n");
+    std::fs::write(&pool.pool.file, limited("150KB")).unwrap();
+    let root = pool.directory.path().join("new");
+    let error = check_replacement(&pool.pool.file, "disk.0", &root).unwrap_err().to_string();
+    assert!(error.contains("f2 does not fit") && error.contains("server disk.2, which has"), "{error}");
+    assert!(!root.exists());
+    assert_eq!(std::fs::read_to_string(&pool.pool.file).unwrap(), limited("150KB"));
+    std::fs::write(&pool.pool.file, limited("1MB")).unwrap();
+    check_replacement(&pool.pool.file, "disk.0", &root).unwrap();
+    assert!(!root.exists(), "nothing is made by a check");
+    // One that was added before a kill is checked as it is.
+    assert_eq!(add_server(&pool.pool.file, "disk", &root).unwrap(), "disk.2");
+    check_replacement(&pool.pool.file, "disk.0", &root).unwrap();
+}
+
+#[test]
+fn a_replacement_whose_disk_is_too_small_is_not_added() {
+    if in_own_mounts("a_replacement_whose_disk_is_too_small_is_not_added") {
+        return;
+    }
+    let pool = TestPool::new(2);
+    let disk = pool.directory.path().join("small");
+    std::fs::create_dir(&disk).unwrap();
+    mount_tmpfs(&disk, "size=128k");
+    put(&pool.open(), "f", &layout(&[(0, &[(0, 4096)])]), &pattern(300_000, 1));
+    let before = std::fs::read_to_string(&pool.pool.file).unwrap();
+    let error = check_replacement(&pool.pool.file, "disk.0", &disk.join(".test")).unwrap_err().to_string();
+    assert!(error.contains("f does not fit") && error.contains("128.0 KiB"), "{error}");
+    assert_eq!(std::fs::read_to_string(&pool.pool.file).unwrap(), before);
+    assert!(std::fs::read_dir(&disk).unwrap().next().is_none());
+}
+
+#[test]
+fn of_several_directories_all_are_added_or_none() {
+    let pool = TestPool::new(2);
+    let before = std::fs::read_to_string(&pool.pool.file).unwrap();
+    let path = |name: &str| pool.directory.path().join(name);
+    let add = |roots: &[PathBuf]| {
+        let asked: Vec<_> = roots.iter().map(|root| ("disk".to_owned(), root.clone())).collect();
+        add_servers(&pool.pool.file, &asked)
+    };
+    let refused = |roots: &[PathBuf], what: &str| {
+        let error = add(roots).unwrap_err().to_string();
+        assert!(error.contains(what), "{error}");
+        assert_eq!(std::fs::read_to_string(&pool.pool.file).unwrap(), before);
+        assert!(!path("one").exists(), "{what}");
+    };
+    refused(&[path("one"), pool.root(0).join("below")], "lies inside disk.0");
+    refused(&[path("one"), path("one/below")], "lies inside disk.2");
+    // What cannot be made is found out when the first one has been.
+    std::fs::write(path("file"), "").unwrap();
+    refused(&[path("one"), path("file/below")], "make directory");
+    assert_eq!(add(&[path("one"), path("two"), path("one")]).unwrap(), ["disk.2", "disk.3", "disk.2"]);
+    assert_eq!(Pool::load(&pool.pool.file).unwrap().servers.len(), 4);
 }
 
 #[test]

@@ -11,6 +11,8 @@ from stripewise.api.pacing import Pace, Pacer, Progress
 from stripewise.pool import Pool
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from stripewise._native import Drained, Rebalanced, StayingFile
 
 __all__ = [
@@ -52,12 +54,13 @@ def directory_on(pool: Pool, disk: Path) -> Path:
     return disk.resolve() / f".{pool.name}"
 
 
-def add(pool: Pool, disk: Path, tier: str | None = None) -> str:
-    """Adds a server in the directory `disk` to a tier; its name.
+def add(pool: Pool, disks: Sequence[Path], tier: str | None = None) -> list[str]:
+    """Adds servers in the directories `disks` to a tier, all or none; their names.
 
-    Raises `StripewiseError` where the directory is another pool's, or lies inside one of the pool's own.
+    Raises `StripewiseError` where a directory is another pool's, or lies inside one of the pool's own.
     """
-    return _native.pool_add(str(pool.file), tier or tier_for(pool, disk), str(directory_on(pool, disk)))
+    asked = [(tier or tier_for(pool, disk), str(directory_on(pool, disk))) for disk in disks]
+    return _native.pool_add(str(pool.file), asked)
 
 
 def drain(
@@ -101,13 +104,16 @@ def replace(
     """Puts a new server on `disk` in the place of another one: adds it, moves all files there and removes the old one.
 
     The new server's name, and what was done: the old one stays where files stay on it. The same call goes on with it.
+    Raises `StripewiseError` where not all that can move fits; then nothing was changed.
     """
     tier = next((tier.name for tier in pool.tiers if server in [of.name for of in tier.servers]), None)
     if tier is None:
         names = ", ".join(of.name for of in pool.servers)
         raise StripewiseError(f"{server} is none of the pool's servers; name one of {names}")
     paced = Pacer.of(pool, pace, progress)
-    new = _native.pool_add(str(pool.file), tier, str(directory_on(pool, disk)))
+    root = str(directory_on(pool, disk))
+    _native.pool_check_replacement(str(pool.file), server, root)
+    [new] = _native.pool_add(str(pool.file), [(tier, root)])
     done = _native.pool_drain(str(pool.file), server, to=None, onto=new, wait=wait, dry_run=False, progress=paced)
     if not done["staying"]:
         _native.pool_remove(str(pool.file), server, False, paced)

@@ -29,6 +29,5 @@ def pool_add(
       stripewise pool add p/pool.toml /disk3 /disk4 --tier hdd
     """
     pool = Pool.load(pool_file)
-    for directory in directories:
-        added = pool_life.add(pool, directory, tier)
+    for directory, added in zip(directories, pool_life.add(pool, directories, tier), strict=True):
         console.result(f"{directory} is server {added}")

@@ -3,6 +3,7 @@
 use crate::backend::Server;
 use crate::file::inode::Store;
 use crate::os::error::{Error, Result};
+use crate::os::room::Room;
 use std::collections::HashMap;
 use stripewise_layout::ServerId;
 
@@ -26,17 +27,29 @@ pub(crate) struct RoomAhead<'a> {
     free: HashMap<u64, (u64, u64)>,
     /// What servers with a limit may still take.
     limits: HashMap<ServerId, u64>,
+    /// Of servers that are not made yet.
+    coming: HashMap<ServerId, Room>,
 }
 
 impl<'a> RoomAhead<'a> {
     /// Before the first move; a server of `limits` takes no more bytes than these.
     pub(crate) fn new(store: &'a Store, limits: HashMap<ServerId, u64>) -> Self {
-        Self { store, free: HashMap::new(), limits }
+        Self { store, free: HashMap::new(), limits, coming: HashMap::new() }
+    }
+
+    /// With a server that is not made yet, whose file system has that room.
+    pub(crate) fn with_coming(mut self, id: ServerId, room: Room) -> Self {
+        self.coming.insert(id, room);
+        self
+    }
+
+    fn room(&self, id: ServerId) -> Result<Room> {
+        self.coming.get(&id).map_or_else(|| self.store.room(id), |room| Ok(*room))
     }
 
     /// What a server can take now; `None` if it is not there or read-only.
     pub(crate) fn free_bytes(&self, id: ServerId) -> Option<u64> {
-        let room = self.store.room(id).ok().filter(|room| !room.is_read_only)?;
+        let room = self.room(id).ok().filter(|room| !room.is_read_only)?;
         let free_bytes = self.free.get(&room.device).map_or(room.available_bytes, |(_, left)| *left);
         let limit_bytes = self.limits.get(&id).copied().unwrap_or(u64::MAX);
         Some(free_bytes.min(limit_bytes))
@@ -49,7 +62,7 @@ impl<'a> RoomAhead<'a> {
     pub(crate) fn add(&mut self, file: &str, change: &ChangeOfSpace) -> Result<()> {
         let mut written = Vec::new();
         for &(id, bytes) in change.copied.iter().filter(|(_, bytes)| *bytes > 0) {
-            let room = self.store.room(id)?;
+            let room = self.room(id)?;
             if room.is_read_only {
                 return Err(self.store.plane().server(id)?.error("move a file there")(rustix::io::Errno::ROFS));
             }
@@ -72,7 +85,7 @@ impl<'a> RoomAhead<'a> {
         for &(id, bytes) in &change.freed {
             self.limits.entry(id).and_modify(|limit| *limit = limit.saturating_add(bytes));
             // What goes from a server that is away, or that nothing is moved to, makes no room that is needed.
-            if let Ok(room) = self.store.room(id) {
+            if let Ok(room) = self.room(id) {
                 let (_, free) = self.free.entry(room.device).or_insert((room.available_bytes, room.available_bytes));
                 *free = free.saturating_add(bytes);
             }

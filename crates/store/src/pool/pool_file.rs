@@ -848,15 +848,16 @@ impl Pool {
         })
     }
 
-    /// Appends a server at `root` to a tier in the pool file `path`, with the id behind all others; everything else stays.
-    pub(crate) fn write_new_server(path: &Path, tier: &str, root: &Path, id: ServerId) -> Result<()> {
-        let root = root.to_str().ok_or_else(|| Error::Invalid(format!("{} is not UTF-8 text", root.display())))?;
+    /// Adds servers, by the name of their tier, directory and id, to the pool file `path`, all at once; everything else stays.
+    pub(crate) fn write_new_servers(path: &Path, new: &[(String, PathBuf, ServerId)]) -> Result<()> {
         edit(path, |document| {
-            let servers = servers_of(document, tier)?;
-            let mut entry = toml_edit::InlineTable::new();
-            entry.insert("path", root.into());
-            entry.insert("id", i64::from(id.0).into());
-            servers.push(entry);
+            for (tier, root, id) in new {
+                let root = root.to_str().ok_or_else(|| format!("{} is not UTF-8 text", root.display()))?;
+                let mut entry = toml_edit::InlineTable::new();
+                entry.insert("path", root.into());
+                entry.insert("id", i64::from(id.0).into());
+                servers_of(document, tier)?.push(entry);
+            }
             Ok(())
         })
     }

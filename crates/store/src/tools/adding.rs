@@ -1,11 +1,11 @@
-//! Adds a server to a pool, while programs use it.
+//! Adds servers to a pool, while programs use it.
 //!
 //! ```text
-//! check     the directory is no other pool's, and lies in none of the pool's own; nothing is changed before
-//! mark      the directory gets its marker
-//! write     the pool file gets the server, behind all others; its id is a new one
+//! check     each directory is no other pool's, and lies in none of the pool's own; nothing is changed before
+//! mark      each directory gets its marker
+//! write     the pool file gets the servers, behind all others; their ids are new ones
 //! ```
-//! Killed in between, a marked directory is left that the same command takes. Mounts that are there learn of the server when a
+//! Killed in between, marked directories are left that the same command takes. Mounts that are there learn of a server when a
 //! layout names it, and give it to new files when they look at the pool file, within a second.
 
 use crate::backend::{self, Server, ServerState, Setting};
@@ -16,61 +16,128 @@ use crate::pool::pool_file::{MAX_SERVERS, Pool};
 use crate::pool::shared::is_root;
 use crate::pool::store::Store;
 use rustix::io::Errno;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use stripewise_layout::ServerId;
 
-/// Adds the directory `root`, which is made, as a server of `tier` to the pool in `file`; its name. A directory that is a server
-/// of that tier already stays one.
+/// Adds directories, which are made, as servers of tiers to the pool in `file`; their names. A directory that is a server of that
+/// tier already stays one. All are checked before the first is made, and the pool file gets all at once.
 ///
 /// # Errors
-/// The directory is another pool's, has datafiles, or lies in a server or in the namespace or around one; the pool has no
+/// A directory is another pool's, has datafiles, or lies in a server or in the namespace or around one; the pool has no
 /// such tier; in a shared pool, it cannot have user attributes. Nothing was changed.
-pub fn add_server(file: &Path, tier: &str, root: &Path) -> Result<String> {
+pub fn add_servers(file: &Path, asked: &[(String, PathBuf)]) -> Result<Vec<String>> {
     let store = Store::of_file(file)?;
     let _alone = store.begin_apply()?;
-    let (pool, shared) = (store.pool(), store.plane().is_shared());
-    let index = pool.tiers.iter().position(|of| of.name == tier).ok_or_else(|| {
-        let known: Vec<_> = pool.tiers.iter().map(|tier| &*tier.name).collect();
-        Error::Invalid(format!("the pool has no tier '{tier}'; name one of {}", known.join(", ")))
-    })?;
-    let known = pool.there().find(|server| server.root == root);
-    if let Some(server) = known {
-        if server.tier == index && server.is_used() {
-            return Ok(server.name.clone());
+    let planned = Planned::of(&store, asked)?;
+    let mut made = Vec::new();
+    for server in &planned.new {
+        let was_there = backend::site(server).marker().is_ok();
+        if !was_there {
+            made.push(server);
         }
-        return Err(Error::Invalid(format!("{} is already the directory of {}", root.display(), server.name)));
+        make(server, &marker_of(&store, server)).inspect_err(|_| unmake(&made))?;
     }
-    if pool.servers.len() == MAX_SERVERS {
-        return Err(Error::Invalid(format!("the pool has had {MAX_SERVERS} servers, which are all that it can have")));
+    if !planned.new.is_empty() {
+        let entry = |server: &Server| (planned.pool.tiers[server.tier].name.clone(), server.root.clone(), server.id);
+        let entries: Vec<_> = planned.new.iter().map(entry).collect();
+        Pool::write_new_servers(file, &entries).inspect_err(|_| unmake(&made))?;
+        let pool = Pool::load(file)?;
+        Layouts::open(&pool, store.plane().is_shared())?.keep_of(&pool)?;
     }
-    if shared && !is_root() {
-        return Err(Error::Invalid("a pool of several users belongs to root: run this as root".into()));
+    Ok(planned.names)
+}
+
+/// [`add_servers`] for one.
+///
+/// # Errors
+/// As [`add_servers`].
+pub fn add_server(file: &Path, tier: &str, root: &Path) -> Result<String> {
+    add_servers(file, &[(tier.to_owned(), root.to_owned())]).map(|names| names.into_iter().collect())
+}
+
+/// Directories that were just made and have nothing in them. One that cannot be cleared away is taken by the next addition.
+fn unmake(made: &[&Server]) {
+    for server in made {
+        let _ = backend::site(server).unmake();
     }
-    let of = &pool.tiers[index];
-    let server = Server {
-        id: ServerId(pool.servers.len() as u16),
-        name: format!("{tier}.{}", of.servers.len()),
-        tier: index,
-        kind: of.kind,
-        root: root.to_owned(),
-        capacity_bytes: of.capacity_bytes,
-        emulate: of.emulate,
-        state: ServerState::Used,
-        seeks: None,
-    };
-    check_place(pool, root)?;
-    let marker = Marker {
-        pool: pool.name.clone(),
+}
+
+/// Servers that can be added, and the pool as it is with them.
+pub(crate) struct Planned {
+    /// Names of all that were asked for, in order.
+    pub(crate) names: Vec<String>,
+    /// Those that the pool does not have.
+    pub(crate) new: Vec<Server>,
+    /// The pool with them.
+    pub(crate) pool: Pool,
+}
+
+impl Planned {
+    /// Checks that the directories can be servers of those tiers. Nothing is changed.
+    ///
+    /// # Errors
+    /// As [`add_servers`].
+    pub(crate) fn of(store: &Store, asked: &[(String, PathBuf)]) -> Result<Self> {
+        let mut planned = Self { names: Vec::new(), new: Vec::new(), pool: store.pool().clone() };
+        for (tier, root) in asked {
+            planned.add(store, tier, root)?;
+        }
+        Ok(planned)
+    }
+
+    fn add(&mut self, store: &Store, tier: &str, root: &Path) -> Result<()> {
+        let pool = &mut self.pool;
+        let index = pool.tiers.iter().position(|of| of.name == tier).ok_or_else(|| {
+            let known: Vec<_> = pool.tiers.iter().map(|tier| &*tier.name).collect();
+            Error::Invalid(format!("the pool has no tier '{tier}'; name one of {}", known.join(", ")))
+        })?;
+        if let Some(server) = pool.there().find(|server| server.root == root) {
+            if server.tier == index && server.is_used() {
+                self.names.push(server.name.clone());
+                return Ok(());
+            }
+            return Err(Error::Invalid(format!("{} is already the directory of {}", root.display(), server.name)));
+        }
+        if pool.servers.len() == MAX_SERVERS {
+            return Err(Error::Invalid(format!(
+                "the pool has had {MAX_SERVERS} servers, which are all that it can have"
+            )));
+        }
+        if store.plane().is_shared() && !is_root() {
+            return Err(Error::Invalid("a pool of several users belongs to root: run this as root".into()));
+        }
+        if root.to_str().is_none() {
+            return Err(Error::Invalid(format!("{} is not UTF-8 text", root.display())));
+        }
+        let of = &pool.tiers[index];
+        let server = Server {
+            id: ServerId(pool.servers.len() as u16),
+            name: format!("{tier}.{}", of.servers.len()),
+            tier: index,
+            kind: of.kind,
+            root: root.to_owned(),
+            capacity_bytes: of.capacity_bytes,
+            emulate: of.emulate,
+            state: ServerState::Used,
+            seeks: None,
+        };
+        check_place(pool, root)?;
+        check_directory(&server, &marker_of(store, &server))?;
+        pool.tiers[index].servers.push(server.id);
+        pool.servers.push(server.clone());
+        self.names.push(server.name.clone());
+        self.new.push(server);
+        Ok(())
+    }
+}
+
+fn marker_of(store: &Store, server: &Server) -> Marker {
+    Marker {
+        pool: store.pool().name.clone(),
         uuid: store.plane().pool_uuid().to_string(),
         server: marker_server(&server.name, server.id),
-        shared,
-    };
-    check_directory(&server, &marker)?;
-    make(&server, &marker)?;
-    Pool::write_new_server(file, tier, root, server.id)?;
-    let pool = Pool::load(file)?;
-    Layouts::open(&pool, shared)?.keep_of(&pool)?;
-    Ok(server.name)
+        shared: store.plane().is_shared(),
+    }
 }
 
 /// Refuses a directory that lies in one of the pool's own, or around one, or in another pool's.

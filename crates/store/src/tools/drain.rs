@@ -15,8 +15,10 @@ use crate::file::moving::Moved;
 use crate::file::room_ahead::RoomAhead;
 use crate::file::steps::Then;
 use crate::os::error::{Error, Result};
+use crate::os::room::Room;
 use crate::pool::pool_file::Pool;
 use crate::pool::store::Store;
+use crate::tools::adding::Planned;
 use crate::tools::leaving::{names, stretches_on, targets};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -124,6 +126,31 @@ pub fn drain(file: &Path, name: &str, options: &DrainOptions, watch: &mut dyn Dr
     drain.run(watch)
 }
 
+/// Checks that a new server in the directory `root` can take what the server `name` of its tier has. Nothing is changed.
+///
+/// # Errors
+/// Too little room; `root` cannot be a server of the pool; another process changes layouts of the pool.
+pub fn check_replacement(file: &Path, name: &str, root: &Path) -> Result<()> {
+    let store = Store::of_file(file)?;
+    let _alone = store.begin_apply()?;
+    let leaving = store.pool().named(name)?.clone();
+    let tier = store.pool().tiers[leaving.tier].name.clone();
+    let planned = Planned::of(&store, &[(tier, root.to_owned())])?;
+    let Some(new) = planned.new.first().map(|server| server.id) else {
+        let known = planned.names.first().map(|name| planned.pool.named(name)).transpose()?;
+        let targets = known.map(|server| server.id).into_iter().collect();
+        return Drain::new(store.clone(), leaving.id, targets, false).check().map(drop);
+    };
+    let above = root.ancestors().find(|above| above.is_dir()).unwrap_or(root);
+    let room = Room::at(above).map_err(|error| {
+        let errno = error.raw_os_error().map_or(rustix::io::Errno::IO, rustix::io::Errno::from_raw_os_error);
+        Error::io("ask for the free space of", above)(errno)
+    })?;
+    let mut drain = Drain::new(Store::open(planned.pool)?, leaving.id, vec![new], false);
+    drain.coming = Some((new, room));
+    drain.check().map(drop)
+}
+
 /// A server that can take files.
 fn used(store: &Store, id: ServerId) -> Result<ServerId> {
     let found = store.pool().server(id).filter(|server| server.is_used());
@@ -137,6 +164,8 @@ pub(crate) struct Drain {
     leaving: ServerId,
     targets: Vec<ServerId>,
     waits: bool,
+    /// A target that is not made yet, and the room of its file system.
+    coming: Option<(ServerId, Room)>,
     began: Instant,
     /// Copied and read back, of what is to be.
     done_bytes: u64,
@@ -156,7 +185,7 @@ enum Outcome {
 impl Drain {
     pub(crate) fn new(store: Arc<Store>, leaving: ServerId, targets: Vec<ServerId>, waits: bool) -> Self {
         let (began, drained) = (Instant::now(), Drained::default());
-        Self { store, leaving, targets, waits, began, done_bytes: 0, total_bytes: 0, drained }
+        Self { store, leaving, targets, waits, coming: None, began, done_bytes: 0, total_bytes: 0, drained }
     }
 
     /// What servers with a limit may still take. Looks at all their datafiles.
@@ -193,6 +222,9 @@ impl Drain {
     fn check(&self) -> Result<Drained> {
         let (store, mut planned) = (&self.store, Drained::default());
         let mut ahead = RoomAhead::new(store, self.limits());
+        if let Some((id, room)) = self.coming {
+            ahead = ahead.with_coming(id, room);
+        }
         let mut seen = HashSet::new();
         let found = store.files_naming(self.leaving)?;
         planned.staying = found.unreadable.into_iter().map(|(path, why)| self.unread(&path, why)).collect();
