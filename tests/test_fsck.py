@@ -50,7 +50,7 @@ def test_json_has_the_documented_fields(filled):
     done = filled.stripewise("fsck", filled.file, "--json", check=False)
     *findings, last = map(json.loads, done.stdout.splitlines())
     (finding,) = findings
-    assert set(finding) == {"kind", "outcome", "path", "server", "object", "lost", "what", "action"}
+    assert set(finding) == {"kind", "outcome", "path", "server", "object", "lost", "lost_left_out", "what", "action"}
     assert (finding["kind"], finding["outcome"], finding["server"]) == ("orphan-datafile", "mended", "hdd.0")
     report = last["report"]
     assert report["exit_code"] == done.returncode == 1

@@ -141,6 +141,9 @@ class StayingFile(TypedDict):
     why: str
     is_busy: bool
     stretches: list[tuple[int, int]]
+    """The first 4096."""
+    left_out: int
+    """How many stretches there are behind these."""
     bytes: int
 
 class Drained(TypedDict):
@@ -267,6 +270,9 @@ class FsckFinding(TypedDict):
     server: str | None
     object: str | None
     lost: list[list[int]]
+    """The first 4096 stretches."""
+    lost_left_out: int
+    """How many stretches there are behind these."""
     what: str
     action: str
 

@@ -83,6 +83,7 @@ impl fsck::CheckWatch for Teller {
             "server": finding.server,
             "object": finding.object,
             "lost": finding.lost,
+            "lost_left_out": finding.lost_left_out,
             "what": finding.what,
             "action": finding.action,
         }));

@@ -200,6 +200,7 @@ fn staying(file: &StayingFile) -> Value {
         "why": file.why,
         "is_busy": file.is_busy,
         "stretches": file.stretches,
+        "left_out": file.left_out,
         "bytes": file.bytes,
     })
 }

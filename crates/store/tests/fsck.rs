@@ -445,9 +445,21 @@ fn a_missing_server_is_told_with_its_files() {
     let away = pool.directory.path().join("away");
     std::fs::rename(pool.root(1), &away).unwrap();
     let told = leaves(&pool, DamageKind::MissingServer);
+    let store = pool.open();
     let mut files: Vec<_> = told.iter().filter_map(|finding| finding.path.clone()).collect();
     files.sort();
     assert!(files.contains(&"sub/b".into()) && files.len() == 2, "{told:?}");
+    for finding in told.iter().filter(|finding| finding.path.is_some()) {
+        let path = finding.path.as_ref().unwrap();
+        let inode = store.lookup(path).unwrap().unwrap();
+        let size_bytes = inode.attributes().unwrap().size_bytes;
+        let reads = |at: u64| inode.read_at(&mut [0], at).is_ok();
+        let is_lost = |at: u64| finding.lost.iter().any(|(from, to)| (*from..*to).contains(&at));
+        assert!((0..size_bytes).step_by(512).all(|at| reads(at) != is_lost(at)), "{finding:?}");
+        let (first, last) = finding.lost[0];
+        assert!(finding.what.contains(&format!("has bytes {first}-{}", last - 1)), "{finding:?}");
+        assert_eq!((finding.server.as_deref(), finding.lost_left_out), (Some("disk.1"), 0));
+    }
     std::fs::rename(&away, pool.root(1)).unwrap();
     clean(&pool);
     assert_others_whole(&pool, &[]);

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from stripewise.api.pool_life import Drained, StayingFile
 
 SHOWN_STRETCHES = 4
-"""Ranges of bytes that are named of a file; --json has all."""
+"""Ranges of bytes that are named of a file; --json has 4096, and how many it leaves out."""
 
 Rate = Annotated[str | None, typer.Option("--rate", metavar="SIZE", help="Most bytes copied in a second, as 50MB.")]
 Urgent = Annotated[bool, typer.Option("--urgent", help="Do not rest while the servers are busy for programs.")]
@@ -86,5 +86,6 @@ def _stretches(file: StayingFile) -> str:
     if not file["bytes"]:
         return ""
     named = ", ".join(f"{begin}-{end - 1}" for begin, end in file["stretches"][:SHOWN_STRETCHES])
-    more = len(file["stretches"]) - SHOWN_STRETCHES
-    return f" with {about_bytes(file['bytes'])}, bytes {named}{' and more' if more > 0 else ''}"
+    more = max(0, len(file["stretches"]) - SHOWN_STRETCHES) + file["left_out"]
+    rest = f" and {counted(more, 'more range')}" if more else ""
+    return f" with {about_bytes(file['bytes'])}, bytes {named}{rest}"

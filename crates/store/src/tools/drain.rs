@@ -62,7 +62,9 @@ pub struct StayingFile {
     pub is_busy: bool,
     /// Its bytes that stand on the server, as `(from, to)`; of very many the first.
     pub stretches: Vec<(u64, u64)>,
-    /// How many bytes these are in all.
+    /// How many stretches there are behind these.
+    pub left_out: u64,
+    /// How many bytes all stretches have.
     pub bytes: u64,
 }
 
@@ -71,7 +73,7 @@ impl StayingFile {
     pub(crate) fn of(path: String, error: &Error) -> Self {
         let is_busy = matches!(error, Error::Busy { .. })
             || matches!(error, Error::Move { source, .. } if matches!(**source, Error::Busy { .. }));
-        Self { path, why: error.to_string(), is_busy, stretches: Vec::new(), bytes: 0 }
+        Self { path, why: error.to_string(), is_busy, stretches: Vec::new(), left_out: 0, bytes: 0 }
     }
 }
 
@@ -309,7 +311,7 @@ impl Drain {
 
     fn unread(&self, path: &Path, why: String) -> StayingFile {
         let path = path.to_string_lossy().into_owned();
-        StayingFile { path, why, is_busy: false, stretches: Vec::new(), bytes: 0 }
+        StayingFile { path, why, is_busy: false, stretches: Vec::new(), left_out: 0, bytes: 0 }
     }
 
     fn file(&mut self, path: &Path, watch: &mut dyn DrainWatch) -> Result<Outcome> {
@@ -358,13 +360,12 @@ impl Drain {
 
     fn stays(&self, path: String, inode: &Inode, error: &Error) -> StayingFile {
         let size_bytes = inode.attributes().map_or(0, |attributes| attributes.size_bytes);
-        let placement = inode.placement();
-        let found =
-            placement.and_then(|placement| stretches_on(&placement, self.leaving, size_bytes)).unwrap_or_default();
-        let bytes = found.iter().map(|stretches| stretches.bytes).sum();
-        let mut stretches: Vec<_> = found.into_iter().flat_map(|stretches| stretches.listed).collect();
-        stretches.sort_unstable();
-        StayingFile { stretches, bytes, ..StayingFile::of(path, error) }
+        let found = inode.placement().and_then(|placement| {
+            Ok(stretches_on(&placement.datafiles()?, &placement.present, self.leaving, size_bytes))
+        });
+        let found = found.unwrap_or_default();
+        let (bytes, left_out, stretches) = (found.bytes, found.left_out(), found.listed);
+        StayingFile { stretches, left_out, bytes, ..StayingFile::of(path, error) }
     }
 }
 

@@ -2,8 +2,8 @@
 
 use crate::backend::{Server, ServerState};
 use crate::file::lockfile::LockFile;
-use crate::format::handle::read_handle;
-use crate::format::placement::Placement;
+use crate::format::handle::{Present, read_handle};
+use crate::format::placement::Datafiles;
 use crate::os::error::{Error, Result};
 use crate::os::sync::{Mutex, guard};
 use crate::os::sys::proc_path;
@@ -175,11 +175,15 @@ impl Store {
 }
 
 /// The stretches of a file of `size_bytes` that stand on a server, as far as there is a datafile for them.
-pub(crate) fn stretches_on(placement: &Placement, server: ServerId, size_bytes: u64) -> Result<Vec<Stretches>> {
-    let datafiles = placement.datafiles()?;
-    let there = |index: &usize| placement.present.contains(*index) && datafiles.table[*index].server == server;
-    let of = |index| Stretches::of(&datafiles, index as u16, (0, u64::MAX), size_bytes);
-    Ok((0..datafiles.table.len()).filter(there).map(of).filter(|stretches| stretches.bytes > 0).collect())
+pub(crate) fn stretches_on(
+    datafiles: &Datafiles,
+    present: &Present,
+    server: ServerId,
+    size_bytes: u64,
+) -> Stretches {
+    let there = |index: &usize| present.contains(*index) && datafiles.table[*index].server == server;
+    let of = |index| Stretches::of(datafiles, index as u16, (0, u64::MAX), size_bytes);
+    Stretches::joined((0..datafiles.table.len()).filter(there).map(of).collect())
 }
 
 /// The servers that can take what another one has: those of `tier` in use, or of its own tier.

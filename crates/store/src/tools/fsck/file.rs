@@ -18,6 +18,7 @@ use crate::format::placement::{DatafileKey, Datafiles};
 use crate::os::error::{Error, Result};
 use crate::os::sync::Mutex;
 use crate::tools::directories::why;
+use crate::tools::leaving::stretches_on;
 use crate::tools::stretches::Stretches;
 use crate::tools::walk::{WalkedFile, walk};
 use rustix::fd::AsFd;
@@ -120,7 +121,7 @@ impl Files<'_> {
         }
         if found.faults.is_empty() && handle.truncating_to.is_none() && !found.away.is_empty() {
             // What can be said is said: its end is not known without that server.
-            self.tell_away(&subject, &found.away);
+            self.tell_away(&subject, &handle, &datafiles, &found.away);
             return Ok(());
         }
         // Once more, without a writer.
@@ -172,7 +173,7 @@ impl Files<'_> {
             whole &= self.mend_datafile(subject, &mut handle, &datafiles, fault);
         }
         if !found.away.is_empty() {
-            self.tell_away(subject, &found.away);
+            self.tell_away(subject, &handle, &datafiles, &found.away);
             return Ok(false);
         }
         if !whole {
@@ -195,15 +196,18 @@ impl Files<'_> {
         Ok(context.mend(finding.of(&subject.path), || subject.inode(context, &handle)?.recover_under_lock()))
     }
 
-    fn tell_away(&self, subject: &Subject, away: &BTreeSet<ServerId>) {
-        let names: Vec<_> = away.iter().map(|server| self.context.ground.server_name(*server)).collect();
-        let what = format!("it needs {}, which is not there", names.join(", "));
-        let finding = CheckFinding::new(
-            DamageKind::MissingServer,
-            what,
-            "bring the server back; the rest of the file is readable",
-        );
-        self.context.left(finding.on(&names[0]).of(&subject.path));
+    /// Tells of each server that is not there which bytes of the file it has, by the layout.
+    fn tell_away(&self, subject: &Subject, handle: &Handle, datafiles: &Datafiles, away: &BTreeSet<ServerId>) {
+        let size_bytes = subject.stat.st_size as u64;
+        for server in away {
+            let name = self.context.ground.server_name(*server);
+            let lost = stretches_on(datafiles, &handle.present, *server, size_bytes);
+            let has = if lost.bytes > 0 { lost.words() } else { "no byte".to_owned() };
+            let what = format!("it needs {name}, which is not there and has {has} of the file, but for holes");
+            let action = "bring the server back; the rest of the file is readable";
+            let finding = CheckFinding::new(DamageKind::MissingServer, what, action);
+            self.context.left(finding.on(&name).of(&subject.path).without(&lost));
+        }
     }
 
     /// Tells one fault of a datafile and mends it if it can be. Whether it is in order now.
@@ -258,8 +262,7 @@ impl Files<'_> {
                 }
                 let lost = Stretches::of(datafiles, index, (0, u64::MAX), size_bytes);
                 let what = format!("a datafile is gone: {} of the file are lost, but for holes", lost.words());
-                let finding =
-                    |action| CheckFinding { lost: lost.listed, ..told(DamageKind::MissingDatafile, what, action) };
+                let finding = |action| told(DamageKind::MissingDatafile, what, action).without(&lost);
                 if context.options.forget_missing {
                     let action = "forgot it: its bytes read as zeros from now on";
                     return context.mend(finding(action), || forget(handle));
@@ -278,8 +281,7 @@ impl Files<'_> {
                     return context.mend(finding, lower);
                 }
                 let what = format!("{ends}: {} of the file are lost", lost.words());
-                let finding =
-                    |action| CheckFinding { lost: lost.listed, ..told(DamageKind::ShortDatafile, what, action) };
+                let finding = |action| told(DamageKind::ShortDatafile, what, action).without(&lost);
                 if context.options.forget_missing {
                     return context.mend(finding("gave them up: they read as zeros from now on"), lower);
                 }

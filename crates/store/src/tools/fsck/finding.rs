@@ -1,5 +1,6 @@
 //! What a check finds, what came of it, and the sum of a run.
 
+use crate::tools::stretches::Stretches;
 use std::path::{Path, PathBuf};
 
 /// Kinds of damage. The names are those of the JSON output and of `docs/fsck.md`.
@@ -142,6 +143,8 @@ pub struct CheckFinding {
     pub object: Option<String>,
     /// Stretches of the file that cannot be had, as `(from, to)` in bytes; of very many the first.
     pub lost: Vec<(u64, u64)>,
+    /// How many stretches there are behind these.
+    pub lost_left_out: u64,
     /// What is wrong, in words.
     pub what: String,
     /// What was done, would be done, or is to be done by the reader.
@@ -158,6 +161,7 @@ impl CheckFinding {
             server: None,
             object: None,
             lost: Vec::new(),
+            lost_left_out: 0,
             what: what.into(),
             action: action.into(),
         }
@@ -170,6 +174,13 @@ impl CheckFinding {
 
     pub(super) fn on(mut self, server: &str) -> Self {
         self.server = Some(server.to_owned());
+        self
+    }
+
+    /// Cannot have these stretches of its file.
+    pub(super) fn without(mut self, lost: &Stretches) -> Self {
+        self.lost = lost.listed.clone();
+        self.lost_left_out = lost.left_out();
         self
     }
 

@@ -159,7 +159,7 @@ fn read_inode(context: &Context<'_>, subject: &Subject, buffer: &mut [u8]) -> Re
         _ => format!("{} of the file cannot be read: {errno}{}", lost.words(), bad.rest()),
     };
     let finding = CheckFinding::new(DamageKind::UnreadableBytes, what, ACTION).of(&subject.path);
-    context.left(CheckFinding { lost: lost.listed, ..finding });
+    context.left(finding.without(&lost));
     Ok(())
 }
 
@@ -177,11 +177,8 @@ fn read_datafile(context: &Context<'_>, shape: &Shape, index: u16, buffer: &mut 
         Err(error) => Bad { errno: Some(error.errno()), ..Bad::default() },
     };
     let Some(errno) = bad.errno else { return Ok(()) };
-    let mut lost = Stretches::default();
-    for &place in &bad.places {
-        let here = Stretches::of(&shape.datafiles, index, place, MAX_OFFSET);
-        here.listed.into_iter().for_each(|(from, to)| lost.add(from, to));
-    }
+    let of = |place: &(u64, u64)| Stretches::of(&shape.datafiles, index, *place, MAX_OFFSET);
+    let lost = Stretches::joined(bad.places.iter().map(of).collect());
     let what = match bad.places[..] {
         [] => format!("it cannot be opened: {errno}"),
         [(from, _), ..] => {
@@ -190,7 +187,7 @@ fn read_datafile(context: &Context<'_>, shape: &Shape, index: u16, buffer: &mut 
     };
     let finding = CheckFinding::new(DamageKind::UnreadableBytes, what, ACTION).of(&shape.path);
     let finding = finding.on(&context.ground.server_name(datafile.server)).object(path.as_str());
-    context.left(CheckFinding { lost: lost.listed, ..finding });
+    context.left(finding.without(&lost));
     Ok(())
 }
 
