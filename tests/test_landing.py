@@ -220,6 +220,7 @@ def test_a_tier_near_its_limit_is_relieved_of_the_regions_with_the_least_gain_pe
             "path": "f",
             "stretch": (begin * kib, end * kib),
             "tier_bytes": (end - begin) * kib,
+            "by_server": {"ssd.0": (end - begin) * kib},
             "has_landed": False,
         }
 
@@ -243,3 +244,54 @@ def test_a_tier_near_its_limit_is_relieved_of_the_regions_with_the_least_gain_pe
     assert sorted(of.part["stretch"][0] // kib for of in step.leaving) == [0, 512]
     room["free_bytes"] = room["on_disk_bytes"] = 513 * kib
     assert relief.steps(pool, heat) == []
+
+
+def test_room_is_made_on_the_server_that_lacks_it(landing, monkeypatch):
+    """ssd.0 is full, and the coldest regions are on ssd.1: those of ssd.0 leave."""
+    _, file, _ = landing
+    text = file.read_text().replace('land = "ssd"\n', "")
+    file.write_text(text)
+    kib = 1 << 10
+
+    def part(path, **by_server):
+        by_server = {server.replace("_", "."): count * kib for server, count in by_server.items()}
+        stretch = (0, sum(by_server.values()))
+        return {
+            "path": path,
+            "stretch": stretch,
+            "tier_bytes": stretch[1],
+            "by_server": by_server,
+            "has_landed": False,
+        }
+
+    def room(server, free_kib):
+        free = free_kib * kib
+        known = {"server": server, "used_bytes": 4 << 20, "free_bytes": free, "on_disk_bytes": free}
+        return {**known, "reserve_bytes": 512 * kib}
+
+    parts = [
+        part("cold1", ssd_1=1024),
+        part("cold2", ssd_1=1024),
+        part("both", ssd_0=64, ssd_1=960),
+        part("warm", ssd_0=1024),
+        part("hot", ssd_0=1024),
+    ]
+    rooms = [room("ssd.0", 100), room("ssd.1", 8192)]
+    monkeypatch.setattr(relief._native, "pool_tier_parts", lambda *_: {"parts": parts, "rooms": rooms})
+    costs = {"both": 500, "warm": 3000, "hot": 9000}
+    heat = {
+        "block_bytes": 1 << 20,
+        "period_s": 600,
+        "missed": 0,
+        "files": [
+            {"path": path, "size_bytes": 1 << 20, "cost_us": cost, "blocks": [(0, cost)]}
+            for path, cost in costs.items()
+        ],
+    }
+    (step,) = relief.steps(Pool.load(file), heat)
+    # "both" gains least, but more for each byte that it frees on ssd.0.
+    assert ([of.part["path"] for of in step.leaving], step.needed_bytes) == (["warm"], 924 * kib)
+    # A mark counts on each server, too.
+    file.write_text(text.replace("[default]\n", '[default]\nland = "ssd"\nland_mark = 0.9\n'))
+    (step,) = relief.steps(Pool.load(file), heat)
+    assert [of.part["path"] for of in step.leaving] == ["warm"]

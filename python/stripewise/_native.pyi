@@ -179,6 +179,7 @@ class TierPart(TypedDict):
     path: str
     stretch: tuple[int, int]
     tier_bytes: int
+    by_server: dict[str, int]
     has_landed: bool
 
 class TierParts(TypedDict):

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::path::PathBuf;
+use stripewise_layout::ServerId;
 use stripewise_store::adding::add_servers;
 use stripewise_store::apply::ApplyWatch as _;
 use stripewise_store::drain::{self, DrainOptions, DrainWatch, Drained, StayingFile};
@@ -23,12 +24,7 @@ pub(crate) fn pool_add(pool_file: PathBuf, asked: Vec<(String, PathBuf)>) -> PyR
 
 /// Checks that a new server in the directory `root` can take what a server has.
 #[pyfunction]
-pub(crate) fn pool_check_replacement(
-    py: Python<'_>,
-    pool_file: PathBuf,
-    server: &str,
-    root: PathBuf,
-) -> PyResult<()> {
+pub(crate) fn pool_check_replacement(py: Python<'_>, pool_file: PathBuf, server: &str, root: PathBuf) -> PyResult<()> {
     py.detach(|| drain::check_replacement(&pool_file, server, &root)).map_err(raise)
 }
 
@@ -96,6 +92,7 @@ pub(crate) fn pool_rebalance<'py>(
 #[pyfunction]
 pub(crate) fn pool_tier_parts<'py>(py: Python<'py>, pool_file: PathBuf, tier: &str) -> PyResult<Bound<'py, PyAny>> {
     let store = Store::of_file(&pool_file).map_err(raise)?;
+    let name = |&(id, bytes): &(ServerId, u64)| (store.pool().server_name(id), json!(bytes));
     let (rooms, parts) =
         py.detach(|| store.rooms_of(tier).and_then(|rooms| Ok((rooms, store.parts_on(tier)?)))).map_err(raise)?;
     let room = |of: &TierRoom| {
@@ -112,6 +109,7 @@ pub(crate) fn pool_tier_parts<'py>(py: Python<'py>, pool_file: PathBuf, tier: &s
             "path": of.path,
             "stretch": of.stretch,
             "tier_bytes": of.tier_bytes,
+            "by_server": of.by_server.iter().map(name).collect::<serde_json::Map<_, _>>(),
             "has_landed": of.has_landed,
         })
     };

@@ -445,7 +445,11 @@ fn a_file_that_cannot_move_keeps_no_other_in_its_place() {
         let (lost, away) = (staying("lost"), staying("away"));
         assert_eq!((&*lost.stretches, lost.bytes), (&[(0, 4096), (12_288, 16_384)][..], 8192), "{what}");
         assert!(lost.why.contains("disk.1 is missing"), "{what}: {}", lost.why);
-        assert_eq!((&*away.stretches, away.bytes), (&[(0, 4096), (8192, 12_288), (16_384, 20_000)][..], 11_808), "{what}");
+        assert_eq!(
+            (&*away.stretches, away.bytes),
+            (&[(0, 4096), (8192, 12_288), (16_384, 20_000)][..], 11_808),
+            "{what}"
+        );
         assert!(away.why.contains("disk.3 is not available"), "{what}: {}", away.why);
         assert_eq!(all.staying.len(), 2, "{what}");
     }
@@ -462,7 +466,10 @@ fn a_file_that_cannot_move_keeps_no_other_in_its_place() {
     let read = bytes_of(&after, "lost");
     for (at, part) in read.chunks(4096).enumerate() {
         let lost = at % 3 == 1;
-        assert!(if lost { part.iter().all(|byte| *byte == 0) } else { part == bytes.chunks(4096).nth(at).unwrap() }, "{at}");
+        assert!(
+            if lost { part.iter().all(|byte| *byte == 0) } else { part == bytes.chunks(4096).nth(at).unwrap() },
+            "{at}"
+        );
     }
     remove(&pool.pool.file, "disk.0", false, &mut On).unwrap();
 }

@@ -9,7 +9,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use stripewise_layout::Pattern;
+use stripewise_layout::{Pattern, ServerId};
 use stripewise_optimisation::OptimisationSetting;
 use stripewise_store::drain::{DrainOptions, drain};
 use stripewise_store::handle::Optimisations;
@@ -33,7 +33,7 @@ fn landed() -> TestPool {
 }
 
 fn part(path: &str, stretch: (u64, u64), tier_bytes: u64, has_landed: bool) -> TierPart {
-    TierPart { path: path.into(), stretch, tier_bytes, has_landed }
+    TierPart { path: path.into(), stretch, tier_bytes, by_server: vec![(ServerId(2), tier_bytes)], has_landed }
 }
 
 fn whole(path: &str) -> Leaving {
@@ -92,6 +92,22 @@ fn new_files_land_and_go_to_their_place_once() {
     assert!(bytes_of(&now(&pool), "regions") == pattern(50_000, 4));
     assert_eq!(findings(&pool), []);
     assert!(relieve(file, "tape", &[], &mut On).unwrap_err().to_string().contains("name one of disk, fast"));
+}
+
+#[test]
+fn what_a_part_has_on_each_server_of_its_tier_is_told() {
+    let pool = TestPool::new(3);
+    let store = pool.open();
+    let shape = layout(&[(0, &[(0, 4096)]), (8192, &[(2, 4096), (1, 1024)])]);
+    store.set_rule(&Pattern::new("f").unwrap(), &shape).unwrap();
+    write(&create(&store, "f").1, &pattern(8192 + 2 * 5120 + 4600, 1), 0);
+    let by_server: Vec<_> = store.parts_on("disk").unwrap().into_iter().map(|part| part.by_server).collect();
+    let on = |server: u16, (from, to): (u64, u64)| {
+        let bytes = (from..to).filter(|&at| shape.split(at, 1)[0].server == ServerId(server)).count() as u64;
+        (ServerId(server), bytes)
+    };
+    let second = (8192, 8192 + 2 * 5120 + 4600);
+    assert_eq!(by_server, [vec![on(0, (0, 8192))], vec![on(1, second), on(2, second)]]);
 }
 
 #[test]

@@ -1,11 +1,12 @@
 """Tiers that get full: new files that landed on one go to their place, and what gains least there makes room.
 
-What stays on a tier gains what its heat would cost more elsewhere. The least gain per byte leaves first.
+What stays on a tier gains what its heat would cost more elsewhere. The least gain per byte leaves first, of what has
+bytes on a server that needs room.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -33,9 +34,9 @@ class _Candidate:
     """What staying gains in a period, by heat and profiles."""
     is_hot: bool
 
-    @property
-    def gain_per_byte(self) -> float:
-        return self.gain_s / self.part["tier_bytes"]
+    def bytes_on(self, servers: Collection[str]) -> int:
+        """Its bytes on these servers of the tier."""
+        return sum(count for server, count in self.part["by_server"].items() if server in servers)
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Step:
     used_bytes: int
     size_bytes: int
     needed_bytes: int
-    """What has to leave for the tier to be below its limit."""
+    """What has to leave for each server of the tier to be below its limit."""
     leaving: tuple[_Candidate, ...]
     kept_hot: int
     """Files that landed and stay, since they are hot."""
@@ -99,20 +100,22 @@ def _step(pool: Pool, tier: Tier, heat: PoolHeat | None, dearer: float, *, all_l
     block_bytes = heat["block_bytes"] if heat is not None else pool.default_width_bytes
     once_s = max(of.write.mean_s(block_bytes) for of in pool.tiers if of.write is not None) if heat is not None else 0.0
     candidates = [_candidate(part, hot.get(part["path"]), (block_bytes, once_s), dearer) for part in known["parts"]]
-    candidates.sort(key=lambda of: (of.gain_per_byte, of.part["path"], of.part["stretch"]))
-    needed_bytes = _needed_bytes(tier, known["rooms"], pool.land_mark if tier.name == pool.land else None)
+    needed = _needed(known["rooms"], pool.land_mark if tier.name == pool.land else None)
+    candidates.sort(key=lambda of: _first(of, needed))
     leaving: list[_Candidate] = []
-    freed_bytes = kept_hot = 0
+    left, kept_hot = dict(needed), 0
     for of in candidates:
         has_landed = of.part["has_landed"]
-        if (has_landed and (all_landed or not of.is_hot)) or freed_bytes < needed_bytes:
+        makes_room = any(left.get(server, 0) > 0 for server, count in of.part["by_server"].items() if count)
+        if (has_landed and (all_landed or not of.is_hot)) or makes_room:
             leaving.append(of)
-            freed_bytes += of.part["tier_bytes"]
+            for server, count in of.part["by_server"].items():
+                left[server] = left.get(server, 0) - count
         else:
             kept_hot += has_landed
     used_bytes = sum(room["used_bytes"] for room in known["rooms"])
     size_bytes = used_bytes + sum(room["free_bytes"] for room in known["rooms"])
-    return Step(tier.name, used_bytes, size_bytes, needed_bytes, tuple(leaving), kept_hot)
+    return Step(tier.name, used_bytes, size_bytes, sum(needed.values()), tuple(leaving), kept_hot)
 
 
 def _candidate(part: TierPart, file: FileHeat | None, block: tuple[int, float], dearer: float) -> _Candidate:
@@ -133,15 +136,22 @@ def _candidate(part: TierPart, file: FileHeat | None, block: tuple[int, float], 
     return _Candidate(part, gain_s, is_hot=heat_us > ONCE * once_us)
 
 
-def _needed_bytes(tier: Tier, rooms: list[TierRoom], mark: float | None) -> int:
+def _first(of: _Candidate, needed: Mapping[str, int]) -> tuple[float, float, str, tuple[int, int]]:
+    """What leaves first: the least gain for each byte of room where it is needed; of equal ones what copies least."""
+    room_bytes = of.bytes_on(needed) or of.part["tier_bytes"]
+    return (of.gain_s / room_bytes, of.part["tier_bytes"] / room_bytes, of.part["path"], of.part["stretch"])
+
+
+def _needed(rooms: list[TierRoom], mark: float | None) -> dict[str, int]:
+    """What has to leave each server that is near its limit, by name."""
     if mark is not None:
-        used_bytes = sum(room["used_bytes"] for room in rooms)
-        size_bytes = used_bytes + sum(room["free_bytes"] for room in rooms)
-        return max(0, round(used_bytes - mark * size_bytes))
-    reserves = reserves_bytes(rooms)
-    if all(room["free_bytes"] >= reserve for room, reserve in zip(rooms, reserves, strict=True)):
-        return 0
-    return sum(max(0, RESERVES * reserve - room["free_bytes"]) for room, reserve in zip(rooms, reserves, strict=True))
+        over = {of["server"]: round(of["used_bytes"] - mark * (of["used_bytes"] + of["free_bytes"])) for of in rooms}
+        return {server: count for server, count in over.items() if count > 0}
+    reserves = list(zip(rooms, reserves_bytes(rooms), strict=True))
+    if all(room["free_bytes"] >= reserve for room, reserve in reserves):
+        return {}
+    lacks = {room["server"]: RESERVES * reserve - room["free_bytes"] for room, reserve in reserves}
+    return {server: count for server, count in lacks.items() if count > 0}
 
 
 def reserves_bytes(rooms: list[TierRoom]) -> list[int]:

@@ -89,7 +89,8 @@ impl Store {
             if round.iter().any(|stripe| stripe.server == leaving) {
                 let found = self.round_without(&round, leaving, targets);
                 round = found.ok_or_else(|| self.no_place(index, region.offset(), leaving))?;
-                let removed = |id: &ServerId| self.pool().server(*id).is_some_and(|of| of.state == ServerState::Removed);
+                let removed =
+                    |id: &ServerId| self.pool().server(*id).is_some_and(|of| of.state == ServerState::Removed);
                 let gone: Vec<ServerId> = round.iter().map(|stripe| stripe.server).filter(removed).collect();
                 for id in gone {
                     let found = self.round_without(&round, id, &self.writable_of_tier(id));
@@ -175,12 +176,7 @@ impl Store {
 }
 
 /// The stretches of a file of `size_bytes` that stand on a server, as far as there is a datafile for them.
-pub(crate) fn stretches_on(
-    datafiles: &Datafiles,
-    present: &Present,
-    server: ServerId,
-    size_bytes: u64,
-) -> Stretches {
+pub(crate) fn stretches_on(datafiles: &Datafiles, present: &Present, server: ServerId, size_bytes: u64) -> Stretches {
     let there = |index: &usize| present.contains(*index) && datafiles.table[*index].server == server;
     let of = |index| Stretches::of(datafiles, index as u16, (0, u64::MAX), size_bytes);
     Stretches::joined((0..datafiles.table.len()).filter(there).map(of).collect())

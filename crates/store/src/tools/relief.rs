@@ -14,7 +14,7 @@ use crate::pool::store::Store;
 use crate::tools::drain::{DrainWatch, Drained, StayingFile};
 use crate::tools::walk::{WalkedFile, walk};
 use rustix::fd::AsFd as _;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use stripewise_layout::{Layout, ServerId, Stripe};
@@ -28,6 +28,8 @@ pub struct TierPart {
     pub stretch: (u64, u64),
     /// Bytes of it on the tier, by the layout.
     pub tier_bytes: u64,
+    /// The same by server, each once, in order.
+    pub by_server: Vec<(ServerId, u64)>,
     /// Whether it is a file that has landed, whole.
     pub has_landed: bool,
 }
@@ -112,22 +114,31 @@ impl Store {
         let (placement, size_bytes) = (inode.placement()?, inode.attributes()?.size_bytes);
         let layout = &placement.layout;
         let name = path.to_string_lossy().into_owned();
+        let part = |stretch, by_server: BTreeMap<ServerId, u64>, has_landed| {
+            let tier_bytes = by_server.values().sum();
+            TierPart { path: name.clone(), stretch, tier_bytes, by_server: by_server.into_iter().collect(), has_landed }
+        };
         let region = |index: usize| {
             let region = &layout.regions()[index];
             let (from, to) = (region.offset(), layout.region_end(index).min(size_bytes));
-            let on_tier = |(slot, stripe): (usize, &Stripe)| {
+            let mut by_server = BTreeMap::new();
+            for (slot, stripe) in region.stripes().iter().enumerate() {
                 let bytes = region.bytes_before(slot, to.max(from)) - region.bytes_before(slot, from);
-                if tier.servers.contains(&stripe.server) { bytes } else { 0 }
-            };
-            let tier_bytes = region.stripes().iter().enumerate().map(on_tier).sum();
-            TierPart { path: name.clone(), stretch: (from, to), tier_bytes, has_landed: false }
+                if bytes > 0 && tier.servers.contains(&stripe.server) {
+                    *by_server.entry(stripe.server).or_default() += bytes;
+                }
+            }
+            part((from, to), by_server, false)
         };
         let regions = (0..layout.regions().len()).map(region).filter(|part| part.tier_bytes > 0);
         if self.landed_on(&placement, path)?.is_some_and(|landed| landed.name == tier.name) {
-            let tier_bytes = regions.map(|part| part.tier_bytes).sum();
+            let mut by_server = BTreeMap::new();
+            for (server, bytes) in regions.flat_map(|part| part.by_server) {
+                *by_server.entry(server).or_default() += bytes;
+            }
             // One without a byte has nothing to move, and gets its place with the first look that finds some.
-            let whole = TierPart { path: name.clone(), stretch: (0, size_bytes), tier_bytes, has_landed: true };
-            return Ok(if tier_bytes > 0 { vec![whole] } else { Vec::new() });
+            let whole = part((0, size_bytes), by_server, true);
+            return Ok(if whole.tier_bytes > 0 { vec![whole] } else { Vec::new() });
         }
         Ok(regions.collect())
     }
