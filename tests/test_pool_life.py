@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import signal
 import sqlite3
 import subprocess
@@ -11,6 +12,9 @@ from pathlib import Path
 import pytest
 
 from conftest import BIN
+from stripewise.api import pool_life
+from stripewise.api.pacing import Pace
+from stripewise.pool import Pool
 
 WRITER = """
 import os, random, sys
@@ -201,6 +205,56 @@ def test_what_cannot_all_be_added_or_does_not_fit_changes_nothing(pool):
     refused = pool.stripewise("pool", "replace", pool.file, "hdd.1", new, check=False)
     assert refused.returncode == 1 and "f does not fit" in " ".join(refused.stderr.split())
     assert pool.file.read_text() == small and not list(new.iterdir())
+
+
+def test_an_added_server_is_filled_as_far_as_that_gains(tmp_path, stripewise, monkeypatch):
+    """What has heat moves where the planners find that it pays; of the rest the server gets its share."""
+    base = tmp_path / "p"
+    stripewise("pool", "init", base, "--emulate", "--hdd", "1", "--dilation", "0.001")
+    file = base / "pool.toml"
+    file.write_text(file.read_text() + '\n[heat]\nperiod = "31000000s"\n')
+    write = "import sys\nfor name in ('hot', *sys.argv[2:]):\n"
+    write += "    open(f'{sys.argv[1]}/{name}', 'wb').write(bytes(range(256)) * 8000)\n"
+    cold = [f"cold{number}" for number in range(4)]
+    stripewise("run", "--quiet", "--pool", file, "--", "python3", "-c", write, base / "mount", *cold)
+    heat = {"block_bytes": 1 << 16, "period_s": 600, "missed": 0, "files": []}
+    monkeypatch.setattr(pool_life._native, "pool_heat", lambda *_: heat)
+
+    def servers(name):
+        return set(re.findall(r"hdd\.\d", stripewise("stat", "--pool", file, name, "--json").stdout))
+
+    def hot(cost_us):
+        blocks = [(number, cost_us // 32) for number in range(32)]
+        return [{"path": "hot", "size_bytes": 256 * 8000, "cost_us": cost_us, "blocks": blocks}]
+
+    def fill(directory, files):
+        (tmp_path / directory).mkdir()
+        heat["files"] = files
+        names = pool_life.add(Pool.load(file), [tmp_path / directory], "hdd")
+        return names, pool_life.fill(Pool.load(file), names, pace=Pace(urgent=True))
+
+    # Some microseconds of heat do not pay for a move.
+    names, filled = fill("one", hot(64))
+    assert names == ["hdd.1"] and filled.decision["verdict"] == "kept"
+    assert servers("hot") == {"hdd.0"}
+    assert filled.evened["moved_files"] >= 2 and filled.evened["staying"] == []
+    assert any("hdd.1" in servers(name) for name in cold)
+    # Much heat does.
+    names, filled = fill("two", hot(600_000_000))
+    assert names == ["hdd.2"] and filled.decision["verdict"] == "moved", filled.decision
+    assert len(servers("hot")) > 1
+    again = pool_life.fill(Pool.load(file), names, pace=Pace(urgent=True))
+    assert again.evened["moved_files"] == 0, "it is filled"
+    assert "clean" in stripewise("fsck", file).stdout
+
+
+def test_files_stay_where_they_are_without_filling(pool):
+    pool.python("import sys; open(f'{sys.argv[1]}/f', 'wb').write(bytes(range(256)) * 8000)")
+    added = pool.stripewise("pool", "add", pool.file, disk(pool, "d5"), "--tier", "hdd", "--no-fill").stdout
+    assert added.endswith("d5 is server hdd.3\n") and "hdd.3" not in layouts_of(pool, "f")
+    again = pool.stripewise("pool", "add", pool.file, pool.base / "disks/d5", "--tier", "hdd").stdout
+    assert "d5 is server hdd.3" in again and "moved 1 file" in again
+    assert "hdd.3" in layouts_of(pool, "f")
 
 
 @pytest.mark.parametrize(

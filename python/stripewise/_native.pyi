@@ -222,7 +222,12 @@ class Rebalanced(TypedDict):
     servers: list[ServerFill]
 
 def pool_rebalance(
-    pool_file: str, dry_run: bool, progress: Callable[[str, int, int], bool | Literal["rest"]]
+    pool_file: str,
+    *,
+    takers: list[str],
+    keep: set[str],
+    dry_run: bool,
+    progress: Callable[[str, int, int], bool | Literal["rest"]],
 ) -> Rebalanced: ...
 
 class FittedOp(TypedDict):

@@ -19,7 +19,7 @@ use stripewise_store::adding::add_server;
 use stripewise_store::drain::{DrainOptions, DrainWatch, StayingFile, drain};
 use stripewise_store::fsck::{CheckFinding, CheckOptions, CheckWatch, check};
 use stripewise_store::handle::Optimisations;
-use stripewise_store::rebalance::rebalance;
+use stripewise_store::rebalance::{Filling, rebalance};
 use stripewise_store::{Inode, Pool, Store, Then};
 
 const FILES: usize = 6;
@@ -38,7 +38,9 @@ impl Work {
         let onto = (self == Work::Replace).then_some(ServerId(2));
         let options = DrainOptions { onto, ..DrainOptions::default() };
         match self {
-            Work::Rebalance => Ok(rebalance(&pool.file(), false, watch)?.expect("it is not stopped").staying),
+            Work::Rebalance => {
+                Ok(rebalance(&pool.file(), &Filling::default(), watch)?.expect("it is not stopped").staying)
+            }
             _ => Ok(drain(&pool.file(), "hdd.0", &options, watch)?.staying),
         }
     }

@@ -5,13 +5,13 @@ use crate::error::raise;
 use crate::files::Teller;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use stripewise_layout::ServerId;
 use stripewise_store::adding::add_servers;
 use stripewise_store::apply::ApplyWatch as _;
 use stripewise_store::drain::{self, DrainOptions, DrainWatch, Drained, StayingFile};
-use stripewise_store::rebalance::{ServerFill, rebalance};
+use stripewise_store::rebalance::{Filling, ServerFill, rebalance};
 use stripewise_store::relief::{self, Leaving, TierPart, TierRoom};
 use stripewise_store::small_files::{DueSmallFile, MovedBefore, move_small_files};
 use stripewise_store::{Pool, Result, Store, Then};
@@ -62,15 +62,19 @@ pub(crate) fn pool_remove<'py>(
     to_python(py, &described(&drained))
 }
 
-/// Fills the servers of each tier alike; in a `dry_run` only says what would move.
+/// Fills the servers of each tier alike, or only the `takers` as far; files of `keep` stay. In a `dry_run` only says what would move.
 #[pyfunction]
+#[pyo3(signature = (pool_file, *, takers, keep, dry_run, progress))]
 pub(crate) fn pool_rebalance<'py>(
     py: Python<'py>,
     pool_file: PathBuf,
+    takers: Vec<String>,
+    keep: HashSet<PathBuf>,
     dry_run: bool,
     progress: Py<PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let done = watched(py, progress, |watch| rebalance(&pool_file, dry_run, watch))?.unwrap_or_default();
+    let filling = Filling { takers, except: keep, dry_run };
+    let done = watched(py, progress, |watch| rebalance(&pool_file, &filling, watch))?.unwrap_or_default();
     let fill = |of: &ServerFill| {
         json!({
             "server": of.server,

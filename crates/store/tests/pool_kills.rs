@@ -15,7 +15,7 @@ use stripewise_store::adding::add_server;
 use stripewise_store::apply::ApplyWatch;
 use stripewise_store::drain::{DrainOptions, drain, remove};
 use stripewise_store::pool::ServerState;
-use stripewise_store::rebalance::rebalance;
+use stripewise_store::rebalance::{Filling, rebalance};
 use stripewise_store::small_files::move_small_files;
 use stripewise_store::{Pool, Store, Then};
 
@@ -73,7 +73,7 @@ impl Work {
         match word() {
             "add" => {
                 add_server(file, "disk", Path::new(word())).unwrap();
-                rebalance(file, false, &mut On).unwrap();
+                rebalance(file, &Filling::default(), &mut On).unwrap();
             }
             "drain" => leave(file, word(), None),
             "replace" => {

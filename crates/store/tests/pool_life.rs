@@ -11,7 +11,7 @@ use stripewise_store::adding::{add_server, add_servers};
 use stripewise_store::drain::{DrainOptions, DrainWatch, Drained, check_replacement, drain, remove};
 use stripewise_store::fsck::{CheckFinding, CheckOptions, CheckWatch, check};
 use stripewise_store::pool::{PoolSpec, ServerState, TierSpec};
-use stripewise_store::rebalance::rebalance;
+use stripewise_store::rebalance::{Filling, rebalance};
 use stripewise_store::{Pool, Store, Then};
 
 fn drained(pool: &TestPool, name: &str) -> Drained {
@@ -534,9 +534,10 @@ fn an_added_server_gets_its_share() {
     };
     let root = pool.directory.path().join("new");
     add_server(&pool.pool.file, "disk", &root).unwrap();
-    let planned = rebalance(&pool.pool.file, true, &mut On).unwrap().unwrap();
+    let planned =
+        rebalance(&pool.pool.file, &Filling { dry_run: true, ..Filling::default() }, &mut On).unwrap().unwrap();
     assert_eq!(held(2), 0);
-    let done = rebalance(&pool.pool.file, false, &mut On).unwrap().unwrap();
+    let done = rebalance(&pool.pool.file, &Filling::default(), &mut On).unwrap().unwrap();
     assert_eq!((done.moved_files, done.copied_bytes), (planned.moved_files, planned.copied_bytes));
     let all: Vec<u64> = (0..3).map(held).collect();
     let mean = all.iter().sum::<u64>() / 3;
@@ -547,7 +548,53 @@ fn an_added_server_gets_its_share() {
     for number in 0..12 {
         assert!(bytes_of(&after, &format!("s{number}")) == pattern(100_000, number));
     }
-    let again = rebalance(&pool.pool.file, false, &mut On).unwrap().unwrap();
+    let again = rebalance(&pool.pool.file, &Filling::default(), &mut On).unwrap().unwrap();
     assert!(again.copied_bytes <= 100_000, "one small file at most, as rooms have changed: {again:?}");
     assert_eq!(findings(&pool), []);
+}
+
+#[test]
+fn regions_move_one_by_one_to_an_added_server() {
+    let pool = TestPool::new(3);
+    let store = pool.open();
+    let bytes = pattern(1_500_000, 1);
+    let shape = layout(&[
+        (0, &[(0, 4096), (1, 4096)]),
+        (600_000, &[(2, 65_536)]),
+        (1_000_000, &[(0, 8192)]),
+        (1_200_000, &[(1, 512)]),
+    ]);
+    put(&store, "regions", &shape, &bytes);
+    // A file that lost bytes is none of those that move.
+    put(&store, "lost", &layout(&[(0, &[(2, 4096)]), (200_000, &[(1, 4096)])]), &pattern(400_000, 2));
+    std::fs::rename(pool.root(2), pool.directory.path().join("broken")).unwrap();
+    remove(&pool.pool.file, "disk.2", true, &mut On).unwrap();
+    put(&now(&pool), "small", &layout(&[(0, &[(0, 4096)])]), &pattern(200_000, 3));
+    let root = pool.directory.path().join("new");
+    add_server(&pool.pool.file, "disk", &root).unwrap();
+    let whole = |name: &str, from: usize, bytes: &[u8]| {
+        let inode = now(&pool).lookup(Path::new(name)).unwrap().unwrap();
+        let mut read = vec![0; 200_000];
+        let got = inode.read_at(&mut read, from as u64).unwrap();
+        assert!(got > 0 && read[..got] == bytes[from..from + got], "{name} from {from}");
+    };
+    let only = Filling { takers: vec!["disk.3".into()], except: [PathBuf::from("small")].into(), ..Filling::default() };
+    let done = rebalance(&pool.pool.file, &only, &mut On).unwrap().unwrap();
+    assert_eq!((done.moved_files, &done.staying[..]), (0, &[][..]), "what cannot be read is not planned: {done:?}");
+    // The region that it lost is given up; the others of it can move then, too.
+    let forget = CheckOptions { forget_missing: true, ..CheckOptions::default() };
+    check(&Pool::load(&pool.pool.file).unwrap(), &forget, &Unheard).unwrap();
+    let done = rebalance(&pool.pool.file, &only, &mut On).unwrap().unwrap();
+    assert!(done.moved_files >= 1 && done.staying.is_empty(), "{done:?}");
+    let inode = now(&pool).lookup(Path::new("regions")).unwrap().unwrap();
+    let after = inode.layout().unwrap();
+    assert!(after.regions().len() > 1 && after.servers().contains(&ServerId(3)), "{after:?}");
+    assert_eq!(servers_of(&now(&pool), "small"), [0], "it is left out");
+    let held = Pool::load(&pool.pool.file).unwrap().allocated_by_others(&[]);
+    let (new, mean) = (held[&ServerId(3)], held.values().sum::<u64>() / 3);
+    assert!(new > mean / 2 && new < mean + mean / 10, "{held:?}");
+    whole("regions", 0, &bytes);
+    whole("regions", 1_000_000, &bytes);
+    whole("regions", 1_300_000, &bytes);
+    whole("lost", 200_000, &pattern(400_000, 2));
 }

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stripewise import _native, devices
 from stripewise._native import StripewiseError
+from stripewise.api import adapt
 from stripewise.api.pacing import Pace, Pacer, Progress
 from stripewise.pool import Pool
 
@@ -17,12 +20,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Drained",
+    "Filled",
     "Pace",
     "Progress",
     "Rebalanced",
     "StayingFile",
     "add",
     "drain",
+    "fill",
     "rebalance",
     "remove",
     "replace",
@@ -61,6 +66,43 @@ def add(pool: Pool, disks: Sequence[Path], tier: str | None = None) -> list[str]
     """
     asked = [(tier or tier_for(pool, disk), str(directory_on(pool, disk))) for disk in disks]
     return _native.pool_add(str(pool.file), asked)
+
+
+@dataclass(frozen=True)
+class Filled:
+    """How new servers were filled."""
+
+    decision: adapt.Decision | None
+    """What was decided by heat; `None` where none is known, or `stripewise adapt` decides."""
+    evened: Rebalanced
+    """What of the files without heat moved."""
+
+
+def fill(pool: Pool, servers: list[str], *, pace: Pace = Pace(), progress: Progress | None = None) -> Filled:
+    """Fills new servers as far as that gains, by files that are there.
+
+    Files with heat move where the planners find that it pays, as `adapt` decides once. Of all others the servers get
+    their share, until they are as full as the mean of their tier. Stopped, the same call goes on with it.
+    """
+    pool = Pool.load(pool.file)
+    heat = _native.pool_heat(str(pool.file), ".") if pool.keeps_heat and _is_calibrated(pool) else None
+    hot = {file["path"] for file in heat["files"]} if heat is not None else set()
+    decision = None
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(adapt.alone(pool))
+        except StripewiseError:
+            # One that adapts the pool finds the servers in its next period.
+            heat = None
+        if heat is not None and hot:
+            decision = adapt.reconsider(pool, adapt.Limits(), heat=heat, pace=pace, progress=progress)
+    paced = Pacer.of(pool, pace, progress)
+    evened = _native.pool_rebalance(str(pool.file), takers=servers, keep=hot, dry_run=False, progress=paced)
+    return Filled(decision, evened)
+
+
+def _is_calibrated(pool: Pool) -> bool:
+    return all(tier.profile_source != "none" for tier in pool.tiers)
 
 
 def drain(
@@ -124,4 +166,5 @@ def rebalance(
     pool: Pool, *, dry_run: bool = False, pace: Pace = Pace(), progress: Progress | None = None
 ) -> Rebalanced:
     """Fills the servers of each tier alike, as far as that can be done by moving each file once at most."""
-    return _native.pool_rebalance(str(pool.file), dry_run, Pacer.of(pool, pace, progress))
+    paced = Pacer.of(pool, pace, progress)
+    return _native.pool_rebalance(str(pool.file), takers=[], keep=set(), dry_run=dry_run, progress=paced)

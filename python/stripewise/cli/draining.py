@@ -17,7 +17,7 @@ from stripewise.units import about_bytes, counted
 
 if TYPE_CHECKING:
     from stripewise.api.pacing import Progress
-    from stripewise.api.pool_life import Drained, StayingFile
+    from stripewise.api.pool_life import Drained, Rebalanced, StayingFile
 
 SHOWN_STRETCHES = 4
 """Ranges of bytes that are named of a file; --json has 4096, and how many it leaves out."""
@@ -89,3 +89,17 @@ def _stretches(file: StayingFile) -> str:
     more = max(0, len(file["stretches"]) - SHOWN_STRETCHES) + file["left_out"]
     rest = f" and {counted(more, 'more range')}" if more else ""
     return f" with {about_bytes(file['bytes'])}, bytes {named}{rest}"
+
+
+def report_rebalanced(done: Rebalanced, *, dry_run: bool, everything: bool) -> None:
+    """Says how full servers are, what was moved, or would be, and what stays."""
+    grid = console.table(["server", "full before", "full after"], right=["full before", "full after"])
+    for server in done["servers"]:
+        before, after = (server[when] / max(1, server["size_bytes"]) for when in ("before_bytes", "after_bytes"))
+        grid.add_row(server["server"], f"{before:.1%}", f"{after:.1%}")
+    console.out.print(grid)
+    for file in console.shown(done["staying"], everything=everything):
+        console.result(f"{name(file['path'])}: stays where it was: {file['why']}")
+    console.say_more(done["staying"], "files stay", everything=everything)
+    moved, copied = counted(done["moved_files"], "file"), about_bytes(done["copied_bytes"])
+    console.result(f"would move {moved}, copy {copied}" if dry_run else f"moved {moved}, copied {copied}")

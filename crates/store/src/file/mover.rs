@@ -164,7 +164,7 @@ impl Inode {
             let index = datafiles.table.iter().position(|other| other == datafile);
             index.map_or(0, |index| bytes_in(datafiles, index as u16, size_bytes))
         };
-        let gone = self.first_gone(&old, |datafile| bytes_of(&after, datafile) < bytes_of(&before, datafile))?;
+        let gone = self.first_gone(&old)?;
         let mut freed = Vec::new();
         let mut allocated_bytes = 512 * self.stat()?.st_blocks as u64;
         for (datafile, bytes) in self.allocated_by_datafile(&old)? {
@@ -189,10 +189,10 @@ impl Inode {
         Ok(ChangeOfSpace { copied, freed, moved_bytes, unreadable: gone })
     }
 
-    /// Why the first datafile of those that are `needed` cannot be had; `None`: all are there.
-    fn first_gone(&self, placement: &Placement, needed: impl Fn(&Datafile) -> bool) -> Result<Option<Error>> {
+    /// Why the first datafile that is not there cannot be had; `None`: all are. A move syncs those that stay, too.
+    fn first_gone(&self, placement: &Placement) -> Result<Option<Error>> {
         let table = placement.datafiles()?.table.into_iter().enumerate();
-        let present = table.filter(|(index, _)| placement.present.contains(*index)).map(|(_, datafile)| datafile);
+        let mut present = table.filter(|(index, _)| placement.present.contains(*index)).map(|(_, datafile)| datafile);
         let look = |datafile: Datafile| -> Result<()> {
             let (server, key) = (self.store.plane().server(datafile.server)?, datafile.key(placement.handle));
             match server.current()?.stat(key) {
@@ -204,7 +204,7 @@ impl Inode {
                 Err(errno) => Err(server.error("look at a datafile")(errno)),
             }
         };
-        Ok(present.filter(|datafile| needed(datafile)).find_map(|datafile| look(datafile).err()))
+        Ok(present.find_map(|datafile| look(datafile).err()))
     }
 
     fn move_locked(

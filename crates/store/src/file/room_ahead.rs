@@ -16,7 +16,7 @@ pub(crate) struct ChangeOfSpace {
     pub(crate) freed: Vec<(ServerId, u64)>,
     /// Bytes of the file that are copied, with its holes.
     pub(crate) moved_bytes: u64,
-    /// Why the move cannot come to its end: a datafile that has to be copied is not there, or its server is not.
+    /// Why the move cannot come to its end: a datafile is not there, or its server is not.
     pub(crate) unreadable: Option<Error>,
 }
 

@@ -3,7 +3,8 @@
 //! A server's fill is what the pool's datafiles take of it over that and the room that is left. Servers above the mean of their tier
 //! give, those below it take, no server more than brings it to the mean. A region with equal stripes on several servers of the tier
 //! gets one more stripe, so that it is also served by one more disk; in another one a server takes the place of another. The
-//! largest files come first, each moves at most once, and as `apply` moves it.
+//! largest files come first, and of a file its largest regions; each moves at most once, and as `apply` moves it. What cannot be
+//! read stays out of the plan.
 
 use crate::file::room_ahead::RoomAhead;
 use crate::file::steps::Then;
@@ -45,7 +46,19 @@ pub struct Rebalanced {
     pub fills: Vec<ServerFill>,
 }
 
+/// What moves, and where to.
+#[derive(Debug, Clone, Default)]
+pub struct Filling {
+    /// Names of the only servers that take something; all where there are none.
+    pub takers: Vec<String>,
+    /// Files, relative to the tree, that stay as they are.
+    pub except: HashSet<PathBuf>,
+    /// Only plan it.
+    pub dry_run: bool,
+}
+
 /// A server while it is planned what it gives and takes, in bytes.
+#[derive(Clone)]
 struct Fill {
     id: ServerId,
     before: f64,
@@ -53,6 +66,7 @@ struct Fill {
     size: f64,
     /// What it should hold, for the tier to be filled alike.
     aim: f64,
+    takes: bool,
 }
 
 /// A file that is to move.
@@ -62,19 +76,21 @@ struct Planned {
     moved_bytes: u64,
 }
 
-/// Fills the servers of each tier of the pool in `file` alike; only plans it in a `dry_run`. `None`: `watch` stopped it.
+/// Fills the servers of each tier of the pool in `file` alike, as far as `filling` lets it. `None`: `watch` stopped it.
 ///
 /// # Errors
-/// Another process changes layouts of the pool; too little room.
-pub fn rebalance(file: &Path, dry_run: bool, watch: &mut dyn DrainWatch) -> Result<Option<Rebalanced>> {
+/// Another process changes layouts of the pool.
+pub fn rebalance(file: &Path, filling: &Filling, watch: &mut dyn DrainWatch) -> Result<Option<Rebalanced>> {
     let store = Store::of_file(file)?;
     let _alone = store.begin_apply()?;
     let used = store.pool().allocated_by_others(&[]);
-    let mut tiers: Vec<Vec<Fill>> = store.pool().tiers.iter().map(|tier| fills(&store, tier, &used)).collect();
-    let planned = plan(&store, &mut tiers)?;
-    let mut done = Rebalanced { fills: told(&store, &tiers), ..Rebalanced::default() };
+    let of_tier = |tier| fills(&store, tier, &used, &filling.takers);
+    let mut tiers: Vec<Vec<Fill>> = store.pool().tiers.iter().map(of_tier).collect();
+    let mut done = Rebalanced::default();
+    let planned = plan(&store, &mut tiers, &filling.except, &mut done.staying)?;
+    done.fills = told(&store, &tiers);
     let total_bytes = planned.iter().map(|file| file.moved_bytes * 2).sum();
-    if dry_run {
+    if filling.dry_run {
         done.moved_files = planned.len() as u64;
         done.copied_bytes = total_bytes / 2;
         return Ok(Some(done));
@@ -82,7 +98,8 @@ pub fn rebalance(file: &Path, dry_run: bool, watch: &mut dyn DrainWatch) -> Resu
     let mut before_bytes = 0;
     for file in planned {
         let name = file.path.to_string_lossy().into_owned();
-        let Some(inode) = store.existing(&file.path)? else { continue };
+        // One that has gone, or cannot be read since.
+        let Ok(Some(inode)) = store.existing(&file.path) else { continue };
         let mut stopped = false;
         let mut progress = |done: u64, _| {
             let then = watch.progress(&name, (before_bytes + done).min(total_bytes), total_bytes);
@@ -103,13 +120,14 @@ pub fn rebalance(file: &Path, dry_run: bool, watch: &mut dyn DrainWatch) -> Resu
 }
 
 /// The servers of a tier in use and there, if they are several.
-fn fills(store: &Store, tier: &PoolTier, used: &HashMap<ServerId, u64>) -> Vec<Fill> {
+fn fills(store: &Store, tier: &PoolTier, used: &HashMap<ServerId, u64>, takers: &[String]) -> Vec<Fill> {
     let fill = |server: &crate::backend::Server| {
         let room = store.room(server.id).ok().filter(|room| !room.is_read_only)?;
         let now = used.get(&server.id).copied().unwrap_or(0);
         let limit = server.capacity_bytes.map_or(u64::MAX, |limit| limit.saturating_sub(now));
         let size = now.saturating_add(room.available_bytes.min(limit)) as f64;
-        Some(Fill { id: server.id, before: now as f64, now: now as f64, size, aim: 0.0 })
+        let takes = takers.is_empty() || takers.contains(&server.name);
+        Some(Fill { id: server.id, before: now as f64, now: now as f64, size, aim: 0.0, takes })
     };
     let mut fills: Vec<Fill> = store.pool().used(tier).filter_map(fill).collect();
     let (held, size) = fills.iter().fold((0.0, 0.0), |(held, size), of| (held + of.now, size + of.size));
@@ -129,28 +147,39 @@ fn told(store: &Store, tiers: &[Vec<Fill>]) -> Vec<ServerFill> {
     tiers.iter().flatten().map(told).collect()
 }
 
-/// Which files move where, the largest first; `tiers` then has what the servers hold after that.
-fn plan(store: &Arc<Store>, tiers: &mut [Vec<Fill>]) -> Result<Vec<Planned>> {
+/// Which files move where, the largest first; `tiers` then has what the servers hold after that. Files that do not fit beside what they
+/// take now are added to `staying`.
+fn plan(
+    store: &Arc<Store>,
+    tiers: &mut Vec<Vec<Fill>>,
+    except: &HashSet<PathBuf>,
+    staying: &mut Vec<StayingFile>,
+) -> Result<Vec<Planned>> {
     let mut ahead = RoomAhead::new(store, HashMap::new());
     let mut planned = Vec::new();
     for (_, path, bytes) in held(store)? {
-        let Some(inode) = store.existing(&path)? else { continue };
-        let before = inode.layout()?;
-        let mut layout = Layout::clone(&before);
-        // Where a server stands in several regions it is not known how many of its bytes are whose.
-        let here =
-            |id: ServerId| bytes.iter().filter(|(server, _)| *server == id).map(|(_, bytes)| *bytes as f64).sum();
-        for tier in tiers.iter_mut() {
-            if let Some(other) = other_layout(store, &layout, tier, &here) {
-                layout = other;
-            }
-        }
-        if layout == *before {
+        if except.contains(&path) {
             continue;
         }
-        let change = inode.change_of_space(&layout)?;
-        ahead.add(&path.to_string_lossy(), &change)?;
-        planned.push(Planned { path, layout, moved_bytes: change.moved_bytes });
+        let Ok(Some(inode)) = store.existing(&path) else { continue };
+        let (Ok(before), Ok(attributes)) = (inode.layout(), inode.attributes()) else { continue };
+        let kept = tiers.clone();
+        let Some(layout) = other_layout(store, &before, (attributes.size_bytes, &bytes), tiers) else { continue };
+        let name = path.to_string_lossy().into_owned();
+        let change = inode.change_of_space(&layout).and_then(|mut change| {
+            change.unreadable.take().map_or(Ok(()), Err)?;
+            ahead.add(&name, &change)?;
+            Ok(change.moved_bytes)
+        });
+        match change {
+            Ok(moved_bytes) => planned.push(Planned { path, layout, moved_bytes }),
+            Err(error) => {
+                *tiers = kept;
+                if matches!(error, Error::NoRoom { .. }) {
+                    staying.push(StayingFile::of(name, &error));
+                }
+            }
+        }
     }
     Ok(planned)
 }
@@ -164,10 +193,10 @@ fn held(store: &Arc<Store>) -> Result<Vec<HeldFile>> {
     let (files, seen) = (Mutex::new(Vec::new()), Mutex::new(HashSet::new()));
     let visit = |entry: &WalkedFile<'_>| {
         if let Ok(fd) = entry.open()
-            && let Some(inode) = store.inode(fd.as_fd())?
+            && let Ok(Some(inode)) = store.inode(fd.as_fd())
             && guard(&seen).insert(inode.handle())
+            && let Ok(bytes) = inode.allocated()
         {
-            let bytes = inode.allocated()?;
             guard(&files).push((bytes.iter().map(|(_, bytes)| bytes).sum::<u64>(), entry.path(), bytes));
         }
         Ok(true)
@@ -178,13 +207,66 @@ fn held(store: &Arc<Store>) -> Result<Vec<HeldFile>> {
     Ok(files)
 }
 
-/// The layout of a file of one region that brings the servers of `tier` nearer to their aims, if there is one.
-fn other_layout(store: &Store, layout: &Layout, tier: &mut [Fill], here: &dyn Fn(ServerId) -> f64) -> Option<Layout> {
-    let [region] = layout.regions() else { return None };
-    let stripes = region.stripes();
+/// The layout of a file of `size_bytes`, of which servers hold `bytes`, that brings the servers nearer to their aims, region by
+/// region; `None`: there is none. O(regions x servers of the tiers).
+fn other_layout(
+    store: &Store,
+    layout: &Layout,
+    (size_bytes, bytes): (u64, &[(ServerId, u64)]),
+    tiers: &mut [Vec<Fill>],
+) -> Option<Layout> {
+    let of_region = |index: usize| {
+        let region = &layout.regions()[index];
+        let (from, to) = (region.offset().min(size_bytes), layout.region_end(index).min(size_bytes));
+        let on = |(slot, stripe): (usize, &Stripe)| {
+            (stripe.server, (region.bytes_before(slot, to) - region.bytes_before(slot, from)) as f64)
+        };
+        region.stripes().iter().enumerate().map(on).collect::<Vec<_>>()
+    };
+    let regions: Vec<Vec<(ServerId, f64)>> = (0..layout.regions().len()).map(of_region).collect();
+    // A file with holes has fewer bytes than its layout says: each region of a server its share of them.
+    let sum = |of: &mut dyn Iterator<Item = (ServerId, f64)>| {
+        let mut sums: HashMap<ServerId, f64> = HashMap::new();
+        of.for_each(|(server, bytes)| *sums.entry(server).or_default() += bytes);
+        sums
+    };
+    let by_layout = sum(&mut regions.iter().flatten().copied());
+    let held = sum(&mut bytes.iter().map(|(server, bytes)| (*server, *bytes as f64)));
+    let density = |server: &ServerId| {
+        held.get(server).copied().unwrap_or(0.0) / by_layout.get(server).copied().unwrap_or(0.0).max(1.0)
+    };
+    let mut largest_first: Vec<usize> = (0..regions.len()).collect();
+    let total = |index: &usize| regions[*index].iter().map(|(_, bytes)| bytes).sum::<f64>();
+    largest_first.sort_by(|a, b| total(b).total_cmp(&total(a)));
+    let mut rounds: Vec<Vec<Stripe>> = layout.regions().iter().map(|region| region.stripes().to_vec()).collect();
+    let mut is_other = false;
+    for index in largest_first {
+        let here = |id: ServerId| {
+            regions[index].iter().filter(|(server, _)| *server == id).map(|(_, bytes)| bytes).sum::<f64>()
+                * density(&id)
+        };
+        for tier in tiers.iter_mut() {
+            if let Some(round) = other_round(store, &rounds[index], tier, &here) {
+                rounds[index] = round;
+                is_other = true;
+            }
+        }
+    }
+    let offsets = layout.regions().iter().map(|region| region.offset());
+    let other = is_other.then(|| Layout::new(offsets.zip(rounds)).ok()).flatten();
+    other.filter(|other| store.check_layout(other).is_ok())
+}
+
+/// The round of a region that brings the servers of `tier` nearer to their aims, if there is one.
+fn other_round(
+    store: &Store,
+    stripes: &[Stripe],
+    tier: &mut [Fill],
+    here: &dyn Fn(ServerId) -> f64,
+) -> Option<Vec<Stripe>> {
     let has = |id: ServerId| stripes.iter().any(|stripe| stripe.server == id);
     let lack = |of: &Fill| of.aim - of.now;
-    let lacking = tier.iter().enumerate().filter(|(_, of)| !has(of.id));
+    let lacking = tier.iter().enumerate().filter(|(_, of)| of.takes && !has(of.id));
     let (taker, _) = lacking.max_by(|a, b| lack(a.1).total_cmp(&lack(b.1)))?;
     let own: Vec<&Stripe> = stripes.iter().filter(|stripe| tier.iter().any(|of| of.id == stripe.server)).collect();
     let (first, total) = (*own.first()?, own.iter().map(|stripe| here(stripe.server)).sum::<f64>());
@@ -193,19 +275,21 @@ fn other_layout(store: &Store, layout: &Layout, tier: &mut [Fill], here: &dyn Fn
     let count = own.len() as f64;
     let share = total / (count + 1.0);
     let is_wide = own.len() > 1 && own.iter().all(|stripe| stripe.width_bytes == width_bytes);
-    let checked =
-        |round: Vec<Stripe>| Layout::new([(0, round)]).ok().filter(|layout| store.check_new_layout(layout).is_ok());
+    let checked = |round: Vec<Stripe>| {
+        let alone = Layout::new([(0, round.clone())]).ok().filter(|alone| store.check_layout(alone).is_ok());
+        alone.map(|_| round)
+    };
     // A share that is a little more than the aim is as near as one that is a little less.
     if is_wide && total > 0.0 && share <= room * 1.05 {
         let at = stripes.iter().rposition(|stripe| own.iter().any(|of| of.server == stripe.server))?;
         let mut round = stripes.to_vec();
         round.insert(at + 1, Stripe { server: id, width_bytes });
-        let other = checked(round)?;
+        let round = checked(round)?;
         for of in tier.iter_mut().filter(|of| has(of.id)) {
             of.now -= here(of.id) / (count + 1.0);
         }
         tier[taker].now += share;
-        return Some(other);
+        return Some(round);
     }
     let givers = (0..tier.len()).filter(|&giver| has(tier[giver].id));
     let giver = givers.max_by(|&a, &b| lack(&tier[b]).total_cmp(&lack(&tier[a])))?;
@@ -215,8 +299,8 @@ fn other_layout(store: &Store, layout: &Layout, tier: &mut [Fill], here: &dyn Fn
     }
     let from = tier[giver].id;
     let to = |stripe: &Stripe| if stripe.server == from { Stripe { server: id, ..*stripe } } else { *stripe };
-    let other = checked(stripes.iter().map(to).collect())?;
+    let round = checked(stripes.iter().map(to).collect())?;
     tier[giver].now -= bytes;
     tier[taker].now += bytes;
-    Some(other)
+    Some(round)
 }
