@@ -6,6 +6,7 @@ mod common;
 use std::collections::HashSet;
 use std::fs;
 use std::os::fd::AsFd as _;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -14,13 +15,13 @@ use common::faulty::{Faults, Faulty};
 use common::loop_disk::LoopDisk;
 use fuser::Errno;
 use rustix::fs::{Mode, OFlags};
-use stripewise_layout::ServerId;
+use stripewise_layout::{Layout, ServerId, Stripe};
 use stripewise_store::adding::add_server;
 use stripewise_store::drain::{DrainOptions, DrainWatch, StayingFile, drain};
 use stripewise_store::fsck::{CheckFinding, CheckOptions, CheckWatch, check};
 use stripewise_store::handle::Optimisations;
 use stripewise_store::rebalance::{Filling, rebalance};
-use stripewise_store::{Inode, Pool, Store, Then};
+use stripewise_store::{Error, Inode, Pool, Store, Then};
 
 const FILES: usize = 6;
 const BYTES: usize = 60_000;
@@ -336,4 +337,51 @@ fn a_disk_that_the_kernel_gives_up_in_the_middle_costs_no_byte() {
             drop(disk);
         }
     }
+}
+
+/// A disk that keeps something else than was written: the kernel still has what was written, and the move asks the disk.
+#[test]
+fn a_move_is_checked_against_the_disk_and_not_against_what_the_kernel_keeps() {
+    let pool = pool_of_three();
+    let Some(_disk) = LoopDisk::under(&pool, "s1", "ext4") else {
+        eprintln!("not tested: no ext4 on a loop device here");
+        return;
+    };
+    let store = Store::of_file(&pool.file()).unwrap();
+    let inode = inode(&store, "f3");
+    let stripe = |server| Stripe { server: ServerId(server), width_bytes: 4096 };
+    let onto = Layout::new([(0, vec![stripe(2)])]).unwrap();
+    let mut spoiled = 0;
+    let mut spoil = |done: u64, total: u64| {
+        if 2 * done == total && spoiled == 0 {
+            let root = fs::File::open(pool.path("s1")).unwrap();
+            rustix::fs::syncfs(&root).unwrap();
+            spoiled = spoil_image(&pool.path("image"), &bytes(3)[8192..9216]);
+        }
+        true
+    };
+    let error = inode.move_to(&onto, "f3", &mut spoil).unwrap_err();
+    assert!(spoiled > 0, "the bytes stand on the disk");
+    let Error::Move { source, .. } = &error else { panic!("{error}") };
+    assert!(matches!(**source, Error::Checksum { .. }), "{error}");
+    whole(&pool, &[], "the file is as it was");
+    inode.move_to(&onto, "f3", &mut |_, _| true).unwrap();
+    whole(&pool, &[], "it has moved");
+}
+
+/// Changes a byte of each block of the image of a file system that begins with `bytes`; how many there were.
+fn spoil_image(image: &Path, bytes: &[u8]) -> usize {
+    let file = fs::File::options().read(true).write(true).open(image).unwrap();
+    let length = file.metadata().unwrap().len();
+    let (mut block, mut count) = (vec![0; 1 << 20], 0);
+    for at in (0..length).step_by(block.len()) {
+        let read = file.read_at(&mut block, at).unwrap();
+        for from in (0..read.saturating_sub(bytes.len())).step_by(1024) {
+            if block[from..from + bytes.len()] == *bytes {
+                file.write_all_at(&[!bytes[7]], at + from as u64 + 7).unwrap();
+                count += 1;
+            }
+        }
+    }
+    count
 }

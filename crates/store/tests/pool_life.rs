@@ -12,7 +12,7 @@ use stripewise_store::drain::{DrainOptions, DrainWatch, Drained, check_replaceme
 use stripewise_store::fsck::{CheckFinding, CheckOptions, CheckWatch, check};
 use stripewise_store::pool::{PoolSpec, ServerState, TierSpec};
 use stripewise_store::rebalance::{Filling, rebalance};
-use stripewise_store::{Pool, Store, Then};
+use stripewise_store::{Error, Pool, Store, Then};
 
 fn drained(pool: &TestPool, name: &str) -> Drained {
     drain(&pool.pool.file, name, &DrainOptions::default(), &mut On).unwrap()
@@ -472,6 +472,44 @@ fn a_file_that_cannot_move_keeps_no_other_in_its_place() {
         );
     }
     remove(&pool.pool.file, "disk.0", false, &mut On).unwrap();
+}
+
+/// The datafile that stands alone on a server.
+fn only_datafile(root: &Path) -> PathBuf {
+    let shelves = std::fs::read_dir(root).unwrap().map(|shelf| shelf.unwrap().path()).filter(|shelf| shelf.is_dir());
+    let found: Vec<_> = shelves.flat_map(|shelf| std::fs::read_dir(shelf).unwrap()).collect();
+    let [Ok(entry)] = &found[..] else { panic!("{found:?}") };
+    entry.path()
+}
+
+#[test]
+fn a_byte_that_changes_between_a_move_s_write_and_its_check_is_found() {
+    let pool = TestPool::new(2);
+    let store = pool.open();
+    let bytes = pattern(300_000, 1);
+    put(&store, "f", &layout(&[(0, &[(0, 4096)])]), &bytes);
+    let inode = store.lookup(Path::new("f")).unwrap().unwrap();
+    let to = layout(&[(0, &[(1, 4096)])]);
+    let mut spoiled = false;
+    let mut spoil = |done: u64, total: u64| {
+        if 2 * done == total && !spoiled {
+            spoiled = true;
+            let path = only_datafile(pool.root(1));
+            let mut written = std::fs::read(&path).unwrap();
+            written[123_456] ^= 1;
+            std::fs::write(&path, written).unwrap();
+        }
+        true
+    };
+    let error = inode.move_to(&to, "f", &mut spoil).unwrap_err();
+    let Error::Move { source, .. } = &error else { panic!("{error}") };
+    let Error::Checksum { file, original, copied } = &**source else { panic!("{error}") };
+    assert!(file == "f" && original != copied && original.len() == 64, "{error}");
+    assert_eq!((servers_of(&now(&pool), "f"), datafiles(pool.root(1))), (vec![0], 0), "nothing of the copy is left");
+    assert!(bytes_of(&now(&pool), "f") == bytes);
+    inode.move_to(&to, "f", &mut |_, _| true).unwrap();
+    assert!(servers_of(&now(&pool), "f") == [1] && bytes_of(&now(&pool), "f") == bytes);
+    assert_eq!(findings(&pool), []);
 }
 
 struct Unheard;

@@ -166,7 +166,7 @@ impl Beside<'_> {
                     Switched::Never => return Ok(None),
                 }
             }
-            moving.begin_pass(parts);
+            moving.begin_pass(parts, false);
         }
         Ok(None)
     }
@@ -217,7 +217,7 @@ impl Beside<'_> {
         if bytes_of(&parts) > most_bytes {
             return Ok(Switched::TooMuch(parts));
         }
-        moving.begin_pass(parts);
+        moving.begin_pass(parts, true);
         while moving.step(steps)? {}
         moving.check(self.name)?;
         moving.switch(self.hash)?;

@@ -1,7 +1,7 @@
 //! The mover: gives an existing file another layout, crash-safe.
 //!
-//! The order of the steps is what makes it crash-safe: datafiles of a new generation written and synced, their names synced, the copy read back and
-//! compared, the layout kept; then one switch of the handle (version + 1, synced), which also says that the rest must
+//! The order of the steps is what makes it crash-safe: datafiles of a new generation written and synced, their names synced, the copy read back (from
+//! the disks, as far as the kernel drops what it has kept of it) and compared, the layout kept; then one switch of the handle (version + 1, synced), which also says that the rest must
 //! be cleared away (`truncating_to`); and only then the old generation goes. A crash before the switch leaves the old
 //! file and some datafiles that no handle names; after it, the new file and some leftovers. The next
 //! process that opens the file for writing or moves it clears both.

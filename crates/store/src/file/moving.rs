@@ -14,7 +14,7 @@ use crate::format::placement::{Datafile, Placement};
 use crate::format::surplus::Surplus;
 use crate::os::error::{Error, Result};
 use crate::os::sys::{retry, times_of};
-use rustix::fs::Timestamps;
+use rustix::fs::{Advice, Timestamps};
 use rustix::io::Errno;
 use std::cell::RefCell;
 use std::io::{IoSlice, IoSliceMut};
@@ -84,6 +84,8 @@ pub(crate) struct Move<'a> {
     /// Bytes copied since the last sync.
     unsynced_bytes: u64,
     reads_back: bool,
+    /// Whether what is read back comes from the disks, as far as the kernel drops its copies.
+    asks_disks: bool,
     original: blake3::Hasher,
     copied: blake3::Hasher,
     buffer: Vec<u8>,
@@ -144,6 +146,7 @@ impl<'a> Move<'a> {
             done_bytes: 0,
             unsynced_bytes: 0,
             reads_back: false,
+            asks_disks: true,
             original: blake3::Hasher::new(),
             copied: blake3::Hasher::new(),
             buffer: Vec::new(),
@@ -171,8 +174,9 @@ impl<'a> Move<'a> {
         self.total_bytes
     }
 
-    /// Has `parts` copied again by the next steps.
-    pub(crate) fn begin_pass(&mut self, parts: Vec<(u64, u64)>) {
+    /// Has `parts` copied again by the next steps. While writers wait, they are read back from the kernel's copies.
+    pub(crate) fn begin_pass(&mut self, parts: Vec<(u64, u64)>, writers_wait: bool) {
+        self.asks_disks = !writers_wait;
         self.total_bytes += bytes_of(&parts) * 2;
         self.pass = parts;
         (self.reads_back, self.next) = (false, (0, 0));
@@ -219,6 +223,9 @@ impl<'a> Move<'a> {
                 self.give_rights_and_times()?;
             }
             self.sync()?;
+            if self.asks_disks {
+                self.forget_pages()?;
+            }
             (self.reads_back, self.next) = (true, (0, 0));
             return self.step(steps);
         };
@@ -239,6 +246,7 @@ impl<'a> Move<'a> {
             self.unsynced_bytes += len;
             if self.unsynced_bytes >= steps.unsynced_bytes() {
                 self.sync_copy(true)?;
+                self.forget_pages()?;
                 self.unsynced_bytes = 0;
             }
         }
@@ -422,6 +430,18 @@ impl<'a> Move<'a> {
     /// Makes the bytes of the copy durable. Beside writers what stays has bytes of theirs, and is not waited for.
     fn sync_copy(&self, data_only: bool) -> Result<()> {
         self.copy.sync_some(data_only, |datafile| self.alone.is_some() || self.has_created(datafile))
+    }
+
+    /// Has the kernel drop its copies of what was made and synced: what it kept of a write says nothing of the disk. It keeps what is
+    /// in use otherwise, and all of a file system in memory. One system call a datafile, O(pages that are kept).
+    fn forget_pages(&self) -> Result<()> {
+        self.copy.for_each_present(|index, fd| {
+            if self.has_created(&self.copy.datafiles().table[usize::from(index)]) {
+                // A file system without such copies may refuse it.
+                let _ = rustix::fs::fadvise(fd, 0, None, Advice::DontNeed);
+            }
+            Ok(())
+        })
     }
 
     /// Makes the copy durable, names included.
