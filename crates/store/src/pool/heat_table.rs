@@ -3,12 +3,17 @@
 //!
 //! ```text
 //! page 0     header: magic, block size, period, when counters are halved next, pages in use, updates that found no room
-//! directory  entries of two words: the file, and the part of it (1024 blocks) with the page of its counters
+//! directory  entries of two words: the file, and the part of it (1024 blocks) with the page of its counters; an entry that was given up
+//!            has the page of counters alone, until another part takes it
 //! segments   1 MiB each, as many as are needed: pages of 1024 counters of 4 bytes
 //! ```
 //! An update takes no lock and allocates nothing but a new part's page: it finds the part by hash, and adds to its counters, which
 //! stop at their greatest value (Song et al., the online approach; `c <- c / 2` each period). With blocks of 4 KiB a counter is
-//! 0.1 % of its block. The file holds 64 MiB of counters; it is thinned out by the next process that has it alone.
+//! 0.1 % of its block. The file holds 64 MiB of counters.
+//!
+//! Parts whose counters have all come to 0 are given up when counters are halved. A new part that finds no room has the coldest quarter
+//! given up, once in an eighth of a period. An update that has just found a part which is given up meanwhile is lost, or heats the part
+//! that comes next there by that one request.
 
 use crate::os::error::{Error, Result};
 use crate::os::shared_pages::{SharedPage, allocate};
@@ -52,6 +57,21 @@ const NEXT_HALVING: usize = 3;
 const USED: usize = 4;
 const MISSED: usize = 5;
 const UUID: usize = 6;
+/// Pages that were given up, or a few less or more where a process was killed over one.
+const FREE: usize = 8;
+/// When room may be made next, in seconds since the epoch.
+const NEXT_ROOM: usize = 9;
+/// The entry of the directory where the last page that was given up was found.
+const CURSOR: usize = 10;
+
+/// The owner of entries that were given up: no file has this handle.
+const GIVEN_UP: u64 = u64::MAX;
+/// In the place of an entry: its page is nothing's. Parts have numbers below.
+const IS_FREE: u64 = 1 << 63;
+/// Of a full table, pages that are given up at once; the coldest.
+const ROOM_MADE: usize = MAX_PAGES as usize / 4;
+/// Parts of a period after which room may be made again.
+const ROOM_PERIODS: u64 = 8;
 
 /// How heat is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,6 +111,15 @@ pub(crate) struct HeatTable {
     block_shift: u32,
 }
 
+/// An entry of the directory that is a part's.
+struct Taken<'a> {
+    index: usize,
+    file: u64,
+    /// The number of the part, and of its page.
+    place: u64,
+    counters: &'a [AtomicU32; PART as usize],
+}
+
 fn now_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
@@ -125,7 +154,7 @@ impl HeatTable {
         }
         let mut table = Self::map(file, config).map_err(Error::io("map", path))?;
         if table.fits(uuid, config) {
-            if alone && table.header[USED].load(Ordering::Relaxed) >= MAX_PAGES {
+            if alone && !table.has_room() {
                 table = table.thinned(uuid, config).map_err(Error::io("map", path))?;
             }
         } else if alone {
@@ -225,26 +254,122 @@ impl HeatTable {
                         return self.page_at((place & 0xffff) - 1);
                     }
                 }
-                0 => return self.take(owner, place, file, part),
+                0 => break,
                 _ => {}
             }
         }
-        None
+        self.take(first as usize, file, part)
     }
 
+    /// The counters of a part that has none yet, if there is room. O(probes), and O(entries) where the page of another part is taken.
     #[cold]
-    fn take(&self, owner: &AtomicU64, place: &AtomicU64, file: u64, part: u64) -> Option<&[AtomicU32; PART as usize]> {
-        if self.header[USED].load(Ordering::Relaxed) >= MAX_PAGES || part >> 48 != 0 {
+    fn take(&self, first: usize, file: u64, part: u64) -> Option<&[AtomicU32; PART as usize]> {
+        if part >> 47 != 0 || file == GIVEN_UP || !(self.has_room() || self.make_room_if_due()) {
+            return None;
+        }
+        let entries = (0..PROBES).map(|probe| &self.directory[(first + probe) % ENTRIES]);
+        let free = |[owner, _]: &&[AtomicU64; 2]| matches!(owner.load(Ordering::Acquire), 0 | GIVEN_UP);
+        let [owner, place] = entries.into_iter().find(free)?;
+        let before = owner.load(Ordering::Acquire);
+        if !matches!(before, 0 | GIVEN_UP) {
             return None;
         }
         // Another one's that was quicker: this update is lost, the next finds it.
-        owner.compare_exchange(0, file, Ordering::AcqRel, Ordering::Relaxed).ok()?;
-        let page = self.header[USED].fetch_add(1, Ordering::AcqRel);
-        if page >= MAX_PAGES {
-            return None;
+        owner.compare_exchange(before, file, Ordering::AcqRel, Ordering::Relaxed).ok()?;
+        // The page that was given up with the entry, unless another part has taken it.
+        let kept = place.swap(0, Ordering::AcqRel);
+        let own = if kept & IS_FREE != 0 { (kept & 0xffff).checked_sub(1) } else { None };
+        if own.is_some() {
+            self.count_free(-1);
         }
+        let Some((page, counters)) =
+            own.or_else(|| self.free_page()).and_then(|page| Some((page, self.page_at(page)?)))
+        else {
+            owner.store(GIVEN_UP, Ordering::Release);
+            return None;
+        };
+        counters.iter().for_each(|counter| counter.store(0, Ordering::Relaxed));
         place.store(part << 16 | (page + 1), Ordering::Release);
-        self.page_at(page)
+        Some(counters)
+    }
+
+    fn has_room(&self) -> bool {
+        self.header[USED].load(Ordering::Relaxed) < MAX_PAGES || self.header[FREE].load(Ordering::Relaxed) > 0
+    }
+
+    fn count_free(&self, change: i64) {
+        let changed = |free: u64| Some(free.saturating_add_signed(change));
+        let _ = self.header[FREE].fetch_update(Ordering::AcqRel, Ordering::Relaxed, changed);
+    }
+
+    /// A page that is nothing's: one that was never used, or one that was given up.
+    fn free_page(&self) -> Option<u64> {
+        if self.header[USED].load(Ordering::Relaxed) < MAX_PAGES {
+            let page = self.header[USED].fetch_add(1, Ordering::AcqRel);
+            if page < MAX_PAGES {
+                return Some(page);
+            }
+        }
+        let from = self.header[CURSOR].load(Ordering::Relaxed) as usize % ENTRIES;
+        for index in (0..ENTRIES).map(|step| (from + step) % ENTRIES) {
+            let place = &self.directory[index][1];
+            let found = place.load(Ordering::Acquire);
+            if found & IS_FREE != 0 && place.compare_exchange(found, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                self.header[CURSOR].store(index as u64, Ordering::Relaxed);
+                self.count_free(-1);
+                return (found & 0xffff).checked_sub(1);
+            }
+        }
+        // What a process was killed over is not looked for again.
+        self.header[FREE].store(0, Ordering::Relaxed);
+        None
+    }
+
+    /// The entries that are a part's.
+    fn taken(&self) -> impl Iterator<Item = Taken<'_>> {
+        let entry = |(index, [owner, place]): (usize, &[AtomicU64; 2])| {
+            let (owner, place) = (owner.load(Ordering::Acquire), place.load(Ordering::Acquire));
+            if matches!(owner, 0 | GIVEN_UP) || place & IS_FREE != 0 {
+                return None;
+            }
+            let counters = self.page_at((place & 0xffff).checked_sub(1)?)?;
+            Some(Taken { index, file: owner, place, counters })
+        };
+        self.directory.iter().enumerate().filter_map(entry)
+    }
+
+    /// Gives up the entry `index`, if `place` still stands there. In this order: a page is free before its entry is.
+    fn give_up(&self, index: usize, place: u64) {
+        let [owner, of] = &self.directory[index];
+        let freed = IS_FREE | (place & 0xffff);
+        if of.compare_exchange(place, freed, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            owner.store(GIVEN_UP, Ordering::Release);
+            self.count_free(1);
+        }
+    }
+
+    /// Where the table is full, and it was not just done: has the coldest parts given up. Whether there is room then. One process does
+    /// it; O(counters), some 20 ms of a full table.
+    fn make_room_if_due(&self) -> bool {
+        let (next, now) = (self.header[NEXT_ROOM].load(Ordering::Acquire), now_s());
+        let after = now + (self.header[PERIOD].load(Ordering::Relaxed) / ROOM_PERIODS).max(1);
+        // A clock that was set back is no reason to wait for long.
+        let is_due = now >= next || next > after;
+        let changed =
+            is_due && self.header[NEXT_ROOM].compare_exchange(next, after, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        if !changed {
+            return false;
+        }
+        let sum = |counters: &[AtomicU32; PART as usize]| {
+            counters.iter().map(|counter| u64::from(counter.load(Ordering::Relaxed))).sum::<u64>()
+        };
+        let mut taken: Vec<(u64, usize, u64)> = self.taken().map(|of| (sum(of.counters), of.index, of.place)).collect();
+        let spare = ROOM_MADE.min(taken.len());
+        if spare > 0 && spare < taken.len() {
+            taken.select_nth_unstable(spare - 1);
+        }
+        taken[..spare].iter().for_each(|&(_, index, place)| self.give_up(index, place));
+        self.has_room()
     }
 
     /// A page by its number, which the file says: it is bounded here.
@@ -274,14 +399,24 @@ impl HeatTable {
         if self.header[NEXT_HALVING].compare_exchange(next, after, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             return;
         }
-        for page in 0..self.header[USED].load(Ordering::Acquire).min(MAX_PAGES) {
-            for counter in self.page_at(page).into_iter().flatten() {
+        let halves = periods.min(31);
+        for Taken { index, place, counters, .. } in self.taken() {
+            let mut left = 0;
+            for counter in counters {
                 let cost = counter.load(Ordering::Relaxed);
                 if cost > 0 {
-                    counter.fetch_sub(cost - (cost >> periods.min(31)), Ordering::Relaxed);
+                    counter.fetch_sub(cost - (cost >> halves), Ordering::Relaxed);
+                    left |= cost >> halves;
                 }
             }
+            if left == 0 {
+                self.give_up(index, place);
+            }
         }
+        let is_free = |[_, place]: &&[AtomicU64; 2]| place.load(Ordering::Relaxed) & IS_FREE != 0;
+        self.header[FREE].store(self.directory.iter().filter(is_free).count() as u64, Ordering::Relaxed);
+        let missed = self.header[MISSED].load(Ordering::Relaxed);
+        self.header[MISSED].fetch_sub(missed - (missed >> halves), Ordering::Relaxed);
     }
 
     /// Bytes of a block.
@@ -297,17 +432,15 @@ impl HeatTable {
     /// All parts of files that have heat.
     pub(crate) fn parts(&self) -> Vec<HeatPart> {
         let mut parts = Vec::new();
-        for [owner, place] in self.directory.iter() {
-            let (file, place) = (owner.load(Ordering::Acquire), place.load(Ordering::Acquire));
-            let Some(page) = (place & 0xffff).checked_sub(1).and_then(|page| self.page_at(page)) else { continue };
-            let costs_us = page.iter().map(|counter| counter.load(Ordering::Relaxed)).collect();
+        for Taken { file, place, counters, .. } in self.taken() {
+            let costs_us = counters.iter().map(|counter| counter.load(Ordering::Relaxed)).collect();
             parts.extend(HeatPart::of(file, place >> 16, costs_us));
         }
         parts.sort_by_key(|part| (part.file, part.first_block));
         parts
     }
 
-    /// Updates that found no room.
+    /// Updates that found no room of late: half of them are forgotten each period.
     pub(crate) fn missed(&self) -> u64 {
         self.header[MISSED].load(Ordering::Relaxed)
     }
@@ -364,6 +497,9 @@ fn parts_in(bytes: &[u8], uuid: &str, config: HeatConfig) -> Vec<HeatPart> {
     let entry = |at: usize| {
         let at = HEADER_BYTES as usize + 16 * at;
         let (file, place) = (word(at), word(at + 8));
+        if file == GIVEN_UP || place & IS_FREE != 0 {
+            return None;
+        }
         let page = (place & 0xffff).checked_sub(1)? as usize;
         let begin = (HEADER_BYTES + DIRECTORY_BYTES) as usize + page * PART as usize * 4;
         let counters = bytes.get(begin..begin + PART as usize * 4)?;
@@ -496,13 +632,110 @@ mod tests {
         assert_eq!(others(), []);
     }
 
+    /// Fills the table: files `from` and on, one block each, which cost `cost_us`.
+    fn fill(table: &HeatTable, files: std::ops::Range<u64>, cost_us: u32) {
+        files.for_each(|file| table.add(file, (0, 1), cost_us));
+    }
+
+    const FULL: u64 = MAX_PAGES;
+
     #[test]
-    fn where_there_is_no_room_updates_are_counted_and_the_next_alone_thins_it_out() {
+    fn the_coldest_give_their_place_to_what_comes_while_the_table_is_in_use() {
+        let directory = tempfile::tempdir().unwrap();
+        let table = open(directory.path());
+        let (made, cold) = (ROOM_MADE as u64, FULL / 2);
+        fill(&table, 1..FULL - cold + 1, 1000);
+        fill(&table, FULL - cold + 1..FULL + 1, 10);
+        assert_eq!((table.parts().len() as u64, table.missed()), (FULL, 0));
+        // As many as the coldest quarter come at once; the next has to wait.
+        fill(&table, FULL + 1..FULL + made + 2, 5);
+        let parts = table.parts();
+        assert_eq!((parts.len() as u64, table.missed()), (FULL, 1));
+        let has = |file: u64| parts.binary_search_by_key(&file, |part| part.file).is_ok();
+        assert!((1..FULL - cold + 1).all(has), "what is hot stays");
+        assert!((FULL + 1..FULL + made + 1).all(has) && !has(FULL + made + 1));
+        assert_eq!((FULL - cold + 1..FULL + 1).filter(|&file| has(file)).count() as u64, cold - made);
+        assert!(parts.iter().all(|part| part.costs_us.len() == 1 && [1000, 10, 5].contains(&part.costs_us[0])));
+        table.header[NEXT_ROOM].store(now_s(), Ordering::Relaxed);
+        table.add(FULL + made + 1, (0, 1), 7);
+        assert!(
+            table
+                .parts()
+                .iter()
+                .any(|part| *part == HeatPart { file: FULL + made + 1, first_block: 0, costs_us: vec![7] })
+        );
+        // Another process sees the same.
+        assert_eq!(open(directory.path()).parts(), table.parts());
+    }
+
+    #[test]
+    fn what_has_cooled_gives_its_place_when_counters_are_halved() {
+        let directory = tempfile::tempdir().unwrap();
+        let table = open(directory.path());
+        table.header[NEXT_ROOM].store(now_s() + 100, Ordering::Relaxed);
+        fill(&table, 1..FULL + 1, 3);
+        fill(&table, 1..101, 5);
+        fill(&table, FULL + 1..FULL + 11, 3);
+        assert_eq!(table.missed(), 10);
+        table.header[NEXT_HALVING].store(now_s() - 1500, Ordering::Relaxed);
+        table.halve_if_due();
+        assert_eq!(
+            (table.parts().len(), table.missed()),
+            (100, 2),
+            "8 >> 2 is left of a hundred, nothing of the others"
+        );
+        // All of it can be filled again, by files of which the hundred are none.
+        fill(&table, 2 * FULL..3 * FULL - 100, 9);
+        let parts = table.parts();
+        assert_eq!((parts.len() as u64, table.missed()), (FULL, 2));
+        assert!(
+            parts[..100].iter().all(|part| part.costs_us == [2])
+                && parts[100..].iter().all(|part| part.costs_us == [9])
+        );
+    }
+
+    /// Threads add parts without end, others give parts up meanwhile: no page is that of two parts, and what is hot is found.
+    #[test]
+    fn pages_have_one_part_each_while_parts_come_and_go() {
+        let directory = tempfile::tempdir().unwrap();
+        let tables = [open(directory.path()), open(directory.path())];
+        fill(&tables[0], 1..101, 1_000_000);
+        std::thread::scope(|scope| {
+            for (number, table) in (0..4).zip(tables.iter().cycle()) {
+                scope.spawn(move || {
+                    let from = (number + 1) << 32;
+                    for file in from..from + FULL {
+                        table.add(file, (0, 1), 1);
+                        table.add(file, (1024 * 4096 * 3, 1024 * 4096 * 3 + 1), 1);
+                        if file % 1000 == 0 {
+                            table.header[NEXT_ROOM].store(0, Ordering::Relaxed);
+                            table.make_room_if_due();
+                        }
+                    }
+                });
+            }
+        });
+        let mut pages: Vec<u64> = tables[0].taken().map(|of| of.place & 0xffff).collect();
+        let free =
+            |[_, place]: &[AtomicU64; 2]| Some(place.load(Ordering::Relaxed)).filter(|place| place & IS_FREE != 0);
+        pages.extend(tables[0].directory.iter().filter_map(free).map(|place| place & 0xffff));
+        let count = pages.len();
+        pages.sort_unstable();
+        pages.dedup();
+        assert_eq!(pages.len(), count, "a page is that of two parts");
+        assert_eq!(count as u64, FULL, "some are lost");
+        let parts = tables[1].parts();
+        assert_eq!(parts.iter().filter(|part| part.costs_us == [1_000_000]).count(), 100);
+    }
+
+    #[test]
+    fn a_full_table_is_thinned_out_by_the_next_that_has_it_alone() {
         let directory = tempfile::tempdir().unwrap();
         let table = open(directory.path());
         table.add(1, (0, 1), 1000);
         table.add(2, (0, 1), 1);
         table.header[USED].store(MAX_PAGES, Ordering::Relaxed);
+        table.header[NEXT_ROOM].store(now_s() + 100, Ordering::Relaxed);
         table.add(3, (0, 1), 1);
         table.add(1, (0, 1), 1);
         assert_eq!((table.missed(), table.parts().len()), (1, 2));
