@@ -213,7 +213,7 @@ def test_programs_of_a_mount_make_small_files_and_it_is_told_why(pool):
             "a: its inode: it is not larger than 64KiB\n  because it was made with small=64KiB\n"
         )
         assert why["e"].startswith("e: its inode up to 64KiB, and the servers behind that\n")
-        beyond = "the servers: what was written to it first was more than its inode was to hold\n"
+        beyond = "the servers: it was longer than what its inode was to hold; cut shorter, it may come back\n"
         assert why["b"].startswith(f"b: {beyond}  because it was made with small=64KiB\n")
         assert why["sub/d.h5"].startswith(f"sub/d.h5: {beyond}  because it was made with small=8KiB\n")
         assert "a new file of its name gets small=64KiB by the hints of its directory, version 2" in why["sub/c"]

@@ -206,6 +206,16 @@ def test_small_files_leave_and_return_within_the_limits(emulated):
     with files.open("large", "rb") as file:
         assert file.read() == bytes(range(250)) * 12
     assert "meta" in servers(emulated.file, "large")[0]
+    # Nothing is known any more of its moves: its handle says that it may leave once more, and then come back.
+    with files.open("large", "r+b") as file:
+        file.seek(0, 2)
+        file.write(bytes(17_000))
+    again = {**due, "moved_bytes": 16_384}
+    assert decide() == {**again, "moved_files": 1, "copied_bytes": 16_384, "staying": []}
+    (pool.namespace / "small-files.json").unlink()
+    with files.open("large", "r+b") as file:
+        file.truncate(3_000)
+    assert decide() == {**back, "moved_files": 1, "copied_bytes": 3_000, "staying": []}
 
 
 def test_a_tier_near_its_limit_is_relieved_of_the_regions_with_the_least_gain_per_byte(landing, monkeypatch):

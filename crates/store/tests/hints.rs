@@ -9,14 +9,14 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use stripewise_layout::{Pattern, ServerId};
-use stripewise_optimisation::SMALL;
+use stripewise_optimisation::{OptimisationSetting, SMALL};
 use stripewise_store::adding::add_server;
 use stripewise_store::drain::DrainWatch;
 use stripewise_store::handle::Optimisations;
 use stripewise_store::hints::{ATTRIBUTE, DirectoryHints, MAX_HINTS};
 use stripewise_store::pool::meta_periods;
-use stripewise_store::small_files::{MovedBefore, move_small_files};
-use stripewise_store::{Files, Pool, Store, Then};
+use stripewise_store::small_files::{DueSmallFile, MovedBefore, move_small_files};
+use stripewise_store::{File, Files, Pool, Store, Then};
 
 fn small(bytes: u64) -> Optimisations {
     let mut optimisations = Optimisations::default();
@@ -336,6 +336,86 @@ fn small_files_above_the_threshold_leave_and_truncated_ones_below_it_come_back()
     file.write_at(&[std::io::IoSlice::new(&pattern(40_000, 4))], 5000).unwrap();
     file.close().unwrap();
     assert_eq!(where_it_is(store, "large"), (16 << 10, 2));
+}
+
+/// Nothing is kept of earlier moves: each file's handle says how it goes the other way.
+#[test]
+fn a_small_file_leaves_and_comes_back_again_and_again() {
+    let pool = TestPool::new(2);
+    let files = Files::open(pool.pool.clone()).unwrap();
+    let store = files.store();
+    set(store, ".", None, 64 << 10);
+    let bytes = pattern(50_000, 3);
+    make_grown(&files, "f", &bytes, 10_000);
+    let due = |share: f64| {
+        set_share(&pool, share);
+        pool.open().due_small_files(&Default::default()).unwrap()
+    };
+    let mv = |due: Vec<DueSmallFile>| {
+        let heads: Vec<_> = due.into_iter().map(|due| (due.path, due.head_bytes)).collect();
+        let moved = move_small_files(&pool.pool.file, &heads, &mut On).unwrap();
+        assert_eq!((moved.moved_files, moved.staying.len()), (1, 0), "{:?}", moved.staying);
+    };
+    let what = |due: &[DueSmallFile]| due.iter().map(|due| (due.head_bytes, due.moved_bytes)).collect::<Vec<_>>();
+    let change = |work: &dyn Fn(&File)| {
+        let file = files.open_file(Path::new("f"), OFlags::RDWR, Mode::empty()).unwrap();
+        work(&file);
+        file.close().unwrap();
+    };
+    let (mut share, mut long) = (0.25, 50_000);
+    for round in 0..3 {
+        let leaving = due(share);
+        assert_eq!(what(&leaving), [(0, long)], "round {round}");
+        mv(leaving);
+        assert_eq!(due(1.0), [], "it was not cut, round {round}");
+        change(&|file| file.truncate(3000).unwrap());
+        let returning = due(0.25);
+        assert_eq!(what(&returning), [(16 << 10, 3000)], "round {round}");
+        mv(returning);
+        assert_eq!((where_it_is(store, "f"), content(&files, "f")), ((16 << 10, 0), bytes[..3000].to_vec()));
+        assert_eq!(due(0.25), [], "round {round}");
+        change(&|file| {
+            let rest = &bytes[3000..16 << 10];
+            assert_eq!(file.write_at(&[std::io::IoSlice::new(rest)], 3000).unwrap(), rest.len());
+        });
+        (share, long) = (1.0 / 256.0, 16 << 10);
+    }
+    assert_eq!(content(&files, "f"), &bytes[..16 << 10]);
+    assert!(findings(&pool).is_empty(), "{:?}", findings(&pool));
+}
+
+/// Another move leaves a file that has its first bytes on the servers one that may come back, where it leaves these there.
+#[test]
+fn a_move_that_leaves_the_head_alone_keeps_no_file_from_coming_back() {
+    let pool = TestPool::new(3);
+    let files = Files::open(pool.pool.clone()).unwrap();
+    let store = files.store();
+    set(store, ".", None, 64 << 10);
+    let bytes = pattern(1 << 20, 5);
+    let ahead = OptimisationSetting::parse("readahead=8M").unwrap();
+    let inode = |name: &str| store.lookup(Path::new(name)).unwrap().unwrap();
+    let other = layout(&[(0, &[(1, 4096), (2, 4096)])]);
+    type Change<'a> = &'a dyn Fn(&str);
+    let optimised: Change<'_> = &|name| assert!(inode(name).optimise(&ahead, name).unwrap());
+    let moved: Change<'_> = &|name| {
+        inode(name).move_to(&other, name, &mut |_, _| true).unwrap();
+    };
+    for (name, change) in [("optimised", optimised), ("moved", moved)] {
+        make(&files, name, &bytes);
+        assert_eq!(where_it_is(store, name), (0, 3), "its first write was longer than its head");
+        change(name);
+        assert_eq!(content(&files, name), bytes, "{name}");
+        let file = files.open_file(Path::new(name), OFlags::RDWR, Mode::empty()).unwrap();
+        file.truncate(3000).unwrap();
+        file.close().unwrap();
+        let due = store.due_small_files(&Default::default()).unwrap();
+        let heads: Vec<_> = due.into_iter().map(|due| (due.path, due.head_bytes)).collect();
+        assert_eq!(heads, [(name.to_owned(), 64 << 10)]);
+        move_small_files(&pool.pool.file, &heads, &mut On).unwrap();
+        assert_eq!((where_it_is(store, name), content(&files, name)), ((64 << 10, 0), bytes[..3000].to_vec()));
+    }
+    let made_with = store.path_taken(Path::new("optimised")).unwrap().made_with;
+    assert_eq!(made_with.parameters(ahead.pack().0), Some(ahead.pack().1), "the hint for readers has stayed");
 }
 
 /// A pool whose metadata tier has 16 MiB, in a mount namespace of its own.

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["decay", "due", "step", "take"]
 
 STATE = "small-files.json"
-"""In the pool's namespace: what was moved. May be lost: files that were sent to the servers stay there then."""
+"""In the pool's namespace: what was moved. May be lost: files count as moved never then; that a file may come back, its
+handle says."""
 MOST_KEPT = 4096
 """Files of which that is kept: the last ones."""
 MOST_FILES = 1000

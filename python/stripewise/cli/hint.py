@@ -141,7 +141,7 @@ def _print_why(place: Place, *, as_json: bool) -> None:
     if head is None:
         path = "its inode: all bytes are there"
     elif head == 0 and any(each.startswith("small=") for each in taken["made_with"]):
-        path = "the servers: what was written to it first was more than its inode was to hold"
+        path = "the servers: it was longer than what its inode was to hold; cut shorter, it may come back"
     elif head == 0:
         path = "the servers: no byte is in its inode"
     elif taken["size_bytes"] <= head:

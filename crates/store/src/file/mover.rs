@@ -27,6 +27,15 @@ use std::time::Instant;
 use stripewise_layout::{Layout, ServerId};
 use stripewise_optimisation::{OptimisationSetting, SMALL};
 
+/// For what a file moves.
+#[derive(Debug, Clone, Copy)]
+struct Why {
+    /// Whether it ends for a writer that comes.
+    gives_way: bool,
+    /// Whether the threshold of small files asks for it.
+    by_threshold: bool,
+}
+
 impl Inode {
     /// Moves the file to `layout`. `name` stands in errors. `progress(done_bytes, total_bytes)` is called after each
     /// chunk, of copying and then of reading back; `false` from it stops the move, leaving the file as it was.
@@ -55,6 +64,26 @@ impl Inode {
         layout: &Layout,
         name: &str,
         gives_way: bool,
+        progress: &mut dyn FnMut(u64, u64) -> Then,
+    ) -> Result<Moved> {
+        self.move_for(layout, name, Why { gives_way, by_threshold: false }, progress)
+    }
+
+    /// [`Inode::move_watched`] that gives way, of a small file by the threshold: afterwards its handle says how it goes the other way.
+    pub(crate) fn move_by_threshold(
+        self: &Arc<Self>,
+        layout: &Layout,
+        name: &str,
+        progress: &mut dyn FnMut(u64, u64) -> Then,
+    ) -> Result<Moved> {
+        self.move_for(layout, name, Why { gives_way: true, by_threshold: true }, progress)
+    }
+
+    fn move_for(
+        self: &Arc<Self>,
+        layout: &Layout,
+        name: &str,
+        why: Why,
         progress: &mut dyn FnMut(u64, u64) -> Then,
     ) -> Result<Moved> {
         if !self.has_handle() {
@@ -94,7 +123,7 @@ impl Inode {
         // Bytes behind what is taken for the end would stay behind.
         settled.map_err(failed)?;
         lock.try_exclusive(Purpose::Still).map_err(failed)?;
-        let moved = self.move_locked(hash, layout, name, (&lock, gives_way), &mut go_on);
+        let moved = self.move_locked(hash, layout, name, (&lock, why), &mut go_on);
         // If the name stays, the next writer finds no holder and puts the file in order.
         let removed = lock.remove(self.store.locks());
         moved.and_then(|moved| removed.map(|()| moved)).map_err(failed)
@@ -212,7 +241,7 @@ impl Inode {
         hash: [u8; 32],
         layout: Arc<Layout>,
         name: &str,
-        (lock, gives_way): (&LockFile, bool),
+        (lock, why): (&LockFile, Why),
         go_on: &mut GoOn<'_>,
     ) -> Result<Moved> {
         let handle = self.read_handle()?;
@@ -221,14 +250,17 @@ impl Inode {
             return Ok(Moved::nothing(size_bytes));
         }
         let mut moving = Move::alone(self, lock, handle, layout, size_bytes)?;
-        let mut steps = Steps::new(gives_way, moving.servers());
+        if why.by_threshold {
+            moving.by_threshold();
+        }
+        let mut steps = Steps::new(why.gives_way, moving.servers());
         loop {
             let began = Instant::now();
             if !moving.step(&steps)? {
                 break;
             }
             steps.took(began.elapsed());
-            go_on(&moving, steps.bytes(), gives_way.then_some(lock))?;
+            go_on(&moving, steps.bytes(), why.gives_way.then_some(lock))?;
         }
         moving.finish(hash, name)
     }

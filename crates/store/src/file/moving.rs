@@ -8,7 +8,7 @@ use crate::file::placed_file::PlacedFile;
 use crate::file::placements::{self, Placements};
 use crate::file::rights::{create_datafile, remove_datafile};
 use crate::file::steps::Steps;
-use crate::format::handle::Handle;
+use crate::format::handle::{Handle, Optimisations};
 use crate::format::hints;
 use crate::format::placement::{Datafile, Placement};
 use crate::format::surplus::Surplus;
@@ -21,7 +21,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 use stripewise_control::{Sender, Way};
 use stripewise_layout::{Layout, MAX_OFFSET, ServerId};
-use stripewise_optimisation::SMALL;
+use stripewise_optimisation::{OptimisationSetting, SMALL};
 
 /// What a move did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,6 +74,8 @@ pub(crate) struct Move<'a> {
     created: RefCell<Vec<Datafile>>,
     /// The structural lock of a file without writers; `None`: the file has writers.
     alone: Option<&'a LockFile>,
+    /// Whether the threshold of small files has asked for it ([`Move::by_threshold`]).
+    by_threshold: bool,
     /// What is copied and read back in this pass: `plan.copy` in the first.
     pass: Vec<(u64, u64)>,
     /// What of `pass` is next, and how many bytes of it are done.
@@ -140,6 +142,7 @@ impl<'a> Move<'a> {
             copy,
             created: RefCell::default(),
             alone,
+            by_threshold: false,
             total_bytes: bytes_of(&plan.copy) * 2,
             pass: plan.copy.clone(),
             next: (0, 0),
@@ -153,6 +156,11 @@ impl<'a> Move<'a> {
             has_switched: false,
             plan,
         })
+    }
+
+    /// Notes that the threshold of small files has asked for it, which may send the file the other way later.
+    pub(crate) fn by_threshold(&mut self) {
+        self.by_threshold = true;
     }
 
     /// How many servers, at least, share each of its steps.
@@ -332,15 +340,9 @@ impl<'a> Move<'a> {
 
     fn make_it_the_file(&mut self, hash: [u8; 32], truncating_to: u64) -> Result<()> {
         let placement = self.copy.current_placement();
-        let mut optimisations = self.handle.optimisations.clone();
-        let head_bytes = placement.layout.head_in_inode_bytes();
-        if hints::small(&optimisations).is_some_and(|small| small.value(0) != head_bytes) {
-            // The new layout says where the first bytes are, and no longer the hint that the file was made with.
-            optimisations.disable(SMALL.index);
-        }
         let switched = Handle {
             version: placement.version,
-            optimisations,
+            optimisations: self.optimisations_of_copy(),
             layout: hash,
             generations: placement.generations,
             present: placement.present,
@@ -351,6 +353,32 @@ impl<'a> Move<'a> {
         self.inode.switch(&switched)?;
         self.has_switched = true;
         Ok(())
+    }
+
+    /// A move that leaves the head as it is leaves the optimisations, too: also a file whose first bytes went to the servers stays one
+    /// that may come back. One by the threshold keeps `small` with what decides the next: the head that the file has, or below how many
+    /// bytes it comes back. Of any other the new layout says where the first bytes are, and no longer the hint.
+    fn optimisations_of_copy(&self) -> Optimisations {
+        let head_bytes = |file: &PlacedFile| file.placement().layout.head_in_inode_bytes();
+        let (before, after) = (head_bytes(&self.old), head_bytes(&self.copy));
+        let mut optimisations = self.handle.optimisations.clone();
+        let small = hints::small(&optimisations).map(|small| small.value(0));
+        if before == after || (small == Some(after) && !self.by_threshold) {
+            return optimisations;
+        }
+        let size = &SMALL.parameters[0];
+        let kept_bytes = match after {
+            // No more than it has now: a file that is as long as when it left was not cut.
+            0 => small.unwrap_or(before).min(self.size_bytes / size.multiple * size.multiple).max(size.least),
+            head_bytes => head_bytes,
+        };
+        let kept = OptimisationSetting::new(&SMALL, &[kept_bytes]).ok().filter(|_| self.by_threshold);
+        match kept.map(|small| small.pack()) {
+            // The table keeps its bounds.
+            Some((index, parameters)) => drop(optimisations.enable(index, parameters)),
+            None => drop(optimisations.disable(SMALL.index)),
+        }
+        optimisations
     }
 
     /// After the switch, by a holder of the right to change the handle: removes what was the file. What cannot be removed is left to the

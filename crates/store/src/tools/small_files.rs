@@ -1,8 +1,9 @@
 //! Which small files leave the metadata tier or come back to it, by the threshold of now: Wei et al., equation (2), as corrected.
 //!
 //! A file that has more bytes in its inode than its own threshold goes to the servers, if it was made by the hint `small`. One that
-//! was sent there, or whose first bytes went there as they were longer than its head, and was truncated since, comes back. What was sent, and how often files went to and fro, the caller keeps. A file
-//! with a rule stays, as that names the place of every byte.
+//! was sent there, or whose first bytes went there as they were longer than its head, and was truncated since, comes back: its handle keeps
+//! `small` with the bytes that it has to be shorter than. How often files went to and fro, and exactly how long they were, the caller keeps.
+//! A file with a rule stays, as that names the place of every byte.
 
 use crate::file::inode::Inode;
 use crate::file::steps::Then;
@@ -157,7 +158,7 @@ pub fn move_small_files(file: &Path, heads: &[(String, u64)], watch: &mut dyn Dr
             then
         };
         let moved =
-            store.check_new_layout(&layout).and_then(|()| inode.move_watched(&layout, path, true, &mut progress));
+            store.check_new_layout(&layout).and_then(|()| inode.move_by_threshold(&layout, path, &mut progress));
         match moved {
             Ok(moved) => {
                 done.moved_files += 1;
