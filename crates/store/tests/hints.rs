@@ -430,7 +430,12 @@ fn with_small_tier() -> TestPool {
 
 /// Fills the metadata tier until this many bytes are left.
 fn fill(pool: &TestPool, left_bytes: u64) -> std::path::PathBuf {
-    let filler = pool.pool.namespace.join("filler");
+    fill_as(pool, "filler", left_bytes)
+}
+
+/// [`fill`] by a file of that name.
+fn fill_as(pool: &TestPool, name: &str, left_bytes: u64) -> std::path::PathBuf {
+    let filler = pool.pool.namespace.join(name);
     let free = rustix::fs::statvfs(&pool.pool.namespace).unwrap();
     let bytes = (free.f_bavail * free.f_frsize - left_bytes) as usize;
     std::fs::write(&filler, vec![1; bytes]).unwrap();
@@ -572,35 +577,138 @@ fn new_files_have_no_head_where_the_threshold_is_less_than_the_least() {
     }
 }
 
+/// Writes `bytes` from `from` on in pieces; how many of them are there then, and what has stopped it.
+fn write_pieces(file: &File, bytes: &[u8], from: usize, piece: usize) -> (usize, Option<rustix::io::Errno>) {
+    let mut done = from;
+    while done < bytes.len() {
+        let end = bytes.len().min(done + piece);
+        match file.write_at(&[std::io::IoSlice::new(&bytes[done..end])], done as u64) {
+            Ok(count) => done += count,
+            Err(error) => return (done, Some(error.errno())),
+        }
+    }
+    (done, None)
+}
+
 #[test]
-fn a_full_metadata_tier_fails_the_bytes_of_the_head_alone_and_loses_none_that_was_written() {
-    if in_own_mounts("a_full_metadata_tier_fails_the_bytes_of_the_head_alone_and_loses_none_that_was_written") {
+fn a_small_file_that_grows_on_a_full_metadata_tier_goes_on_on_the_servers() {
+    if in_own_mounts("a_small_file_that_grows_on_a_full_metadata_tier_goes_on_on_the_servers") {
         return;
     }
     let pool = with_small_tier();
     let files = Files::open(pool.pool.clone()).unwrap();
+    set(files.store(), ".", None, 1 << 20);
+    let open =
+        |name: &str, flags: OFlags| files.open_file(Path::new(name), OFlags::RDWR | flags, Mode::empty()).unwrap();
+    let names = ["pieces", "appended", "threads"];
+    names.iter().for_each(|name| make(&files, name, b""));
+    let filler = fill(&pool, 200 << 10);
+    let bytes = pattern(1_200_000, 7);
+    let pieces = open("pieces", OFlags::empty());
+    assert_eq!(write_pieces(&pieces, &bytes, 0, 50_000), (bytes.len(), None));
+    pieces.sync(false).unwrap();
+    pieces.close().unwrap();
+    // What it had there is free again: the next one finds as little.
+    let rest = fill_as(&pool, "rest", 100 << 10);
+    let appended = open("appended", OFlags::APPEND);
+    bytes.chunks(30_000).for_each(|piece| {
+        let mut done = 0;
+        while done < piece.len() {
+            done += appended.write(&[std::io::IoSlice::new(&piece[done..])]).unwrap();
+        }
+    });
+    appended.close().unwrap();
+    std::fs::remove_file(rest).unwrap();
+    let rest = fill_as(&pool, "rest", 100 << 10);
+    let file = open("threads", OFlags::empty());
+    std::thread::scope(|scope| {
+        for first in 0..4 {
+            let (file, bytes) = (&file, &bytes);
+            scope.spawn(move || {
+                for from in (first * 20_000..bytes.len()).step_by(80_000) {
+                    let end = bytes.len().min(from + 20_000);
+                    assert_eq!(write_pieces(file, &bytes[..end], from, 20_000), (end, None));
+                }
+            });
+        }
+    });
+    file.close().unwrap();
+    for name in names {
+        assert_eq!(where_it_is(files.store(), name).0, 0, "{name}");
+        assert!(content(&files, name) == bytes, "{name}");
+    }
+    [filler, rest].iter().for_each(|name| std::fs::remove_file(name).unwrap());
+    assert!(findings(&pool).is_empty(), "{:?}", findings(&pool));
+    // It was not cut.
+    assert_eq!(pool.open().due_small_files(&Default::default()).unwrap(), []);
+}
+
+/// What may not change its places fails, alone with those bytes that need room on the tier.
+#[test]
+fn a_full_metadata_tier_fails_the_head_of_a_file_that_another_process_writes_and_loses_none_that_was_written() {
+    let name =
+        "a_full_metadata_tier_fails_the_head_of_a_file_that_another_process_writes_and_loses_none_that_was_written";
+    if in_own_mounts(name) {
+        return;
+    }
+    let pool = with_small_tier();
+    let (files, others) = (Files::open(pool.pool.clone()).unwrap(), Files::open(pool.pool.clone()).unwrap());
     let head_bytes = 1 << 20;
     set(files.store(), ".", None, head_bytes);
     make(&files, "f", b"");
-    fill(&pool, 200 << 10);
-    let file = files.open_file(Path::new("f"), OFlags::RDWR, Mode::empty()).unwrap();
+    let filler = fill(&pool, 200 << 10);
     let bytes = pattern(head_bytes as usize, 7);
-    let mut done = 0;
-    let error = loop {
-        match file.write_at(&[std::io::IoSlice::new(&bytes[done..done + 50_000])], done as u64) {
-            Ok(count) => done += count,
-            Err(error) => break error,
-        }
-    };
-    assert_eq!(error.errno(), rustix::io::Errno::NOSPC, "{error}");
+    let other = others.open_file(Path::new("f"), OFlags::RDWR, Mode::empty()).unwrap();
+    let file = files.open_file(Path::new("f"), OFlags::RDWR, Mode::empty()).unwrap();
+    let (done, error) = write_pieces(&file, &bytes, 0, 50_000);
+    assert_eq!(error, Some(rustix::io::Errno::NOSPC));
     assert!(done >= 100_000, "{done}");
     assert_eq!(content(&files, "f"), &bytes[..done]);
     // What comes behind the head has room on its servers, and its lock file is a name without a byte.
     file.write_at(&[std::io::IoSlice::new(b"behind")], head_bytes).unwrap();
-    file.close().unwrap();
     let found = content(&files, "f");
     assert_eq!((&found[..done], &found[head_bytes as usize..]), (&bytes[..done], &b"behind"[..]));
     assert!(found[done..head_bytes as usize].iter().all(|byte| *byte == 0));
+    // Once the other has gone, it goes on.
+    other.close().unwrap();
+    assert_eq!(write_pieces(&file, &bytes, done, 50_000), (bytes.len(), None));
+    file.close().unwrap();
+    let found = content(&files, "f");
+    assert_eq!((&found[..bytes.len()], &found[bytes.len()..]), (&bytes[..], &b"behind"[..]));
+    assert_eq!(where_it_is(files.store(), "f").0, 0);
+    std::fs::remove_file(filler).unwrap();
+    assert!(findings(&pool).is_empty(), "{:?}", findings(&pool));
+}
+
+#[test]
+fn a_hint_of_more_than_the_metadata_tier_has_fails_no_write() {
+    if in_own_mounts("a_hint_of_more_than_the_metadata_tier_has_fails_no_write") {
+        return;
+    }
+    let pool = with_small_tier();
+    let files = Files::open(pool.pool.clone()).unwrap();
+    set(files.store(), ".", None, 64 << 20);
+    let make_open = |name: &str| {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+        files.open_file(Path::new(name), flags, Mode::from_raw_mode(0o600)).unwrap()
+    };
+    // One longer than the tier, and many that are made before the first of them grows.
+    let long = pattern(20 << 20, 1);
+    let file = make_open("long");
+    assert_eq!(write_pieces(&file, &long, 0, 1 << 20), (long.len(), None));
+    file.close().unwrap();
+    let (head_bytes, _) = where_it_is(files.store(), "long");
+    assert!(((1 << 20)..=(2 << 20)).contains(&head_bytes), "an eighth of what the tier can take: {head_bytes}");
+    let (many, bytes) = ((0..16).map(|number| format!("f{number}")).collect::<Vec<_>>(), pattern(1_800_000, 2));
+    let opened: Vec<_> = many.iter().map(|name| make_open(name)).collect();
+    let heads = many.iter().map(|name| where_it_is(files.store(), name).0).sum::<u64>();
+    assert!(heads > 16 << 20, "together they may have more than the tier: {heads}");
+    for file in &opened {
+        assert_eq!(write_pieces(file, &bytes, 0, 100_000), (bytes.len(), None));
+    }
+    opened.into_iter().for_each(|file| file.close().unwrap());
+    assert!(many.iter().all(|name| content(&files, name) == bytes) && content(&files, "long") == long);
+    assert!(findings(&pool).is_empty(), "{:?}", findings(&pool));
 }
 
 /// Fills the metadata tier when a move has done its first step.
@@ -626,7 +734,7 @@ fn a_metadata_tier_that_is_full_or_read_only_costs_no_byte_of_a_small_file_that_
     }
     let pool = with_small_tier();
     let open = || Files::open(pool.pool.clone()).unwrap();
-    let (head_bytes, bytes) = (8 << 20, pattern(3 << 20, 3));
+    let (head_bytes, bytes) = (1536 << 10, pattern(1400 << 10, 3));
     {
         let files = open();
         set(files.store(), ".", None, head_bytes);

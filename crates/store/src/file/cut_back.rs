@@ -22,10 +22,10 @@ use rustix::fs::SeekFrom;
 use std::sync::atomic::fence;
 
 /// Set as long as it lives.
-struct Flag<'a>(&'a AtomicBool);
+pub(crate) struct Flag<'a>(&'a AtomicBool);
 
 impl<'a> Flag<'a> {
-    fn set(flag: &'a AtomicBool) -> Self {
+    pub(crate) fn set(flag: &'a AtomicBool) -> Self {
         flag.store(true, Ordering::SeqCst);
         Self(flag)
     }

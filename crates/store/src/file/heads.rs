@@ -2,6 +2,7 @@
 
 use crate::file::inode::Inode;
 use crate::file::lockfile::{LockFile, Purpose};
+use crate::file::placed_file::PlacedFile;
 use crate::file::writers::StructuralLock;
 use crate::format::generations::GenerationMap;
 use crate::format::handle::Handle;
@@ -21,6 +22,12 @@ impl Inode {
     /// Whether the file has no datafile yet, as far as is known without a system call.
     pub(crate) fn has_head_alone(&self) -> bool {
         self.known_file().is_ok_and(|file| !file.has_datafile())
+    }
+
+    /// Whether the file has no datafile yet, and what ends at byte `end` is in its inode, as far as is known without a system call.
+    pub(crate) fn is_in_lone_head(&self, end: u64) -> bool {
+        let is_in = |file: &PlacedFile| !file.has_datafile() && end <= file.placement().layout.head_in_inode_bytes();
+        self.known_file().is_ok_and(|file| is_in(&file))
     }
 
     /// Whether the file has no datafile: what its inode says of size and time is right. `false` where that is not known without a

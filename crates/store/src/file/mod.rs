@@ -6,6 +6,7 @@ pub(crate) mod cut_back;
 pub(crate) mod engine;
 pub(crate) mod extents;
 pub(crate) mod files;
+pub(crate) mod full_tier;
 pub(crate) mod heads;
 mod holes;
 pub mod inode;

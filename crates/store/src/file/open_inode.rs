@@ -142,7 +142,7 @@ impl OpenInode {
     pub fn register_up_to(&self, end: u64) -> Result<bool> {
         let is_in_head = || {
             let head_bytes = self.head_bytes.load(Ordering::Acquire);
-            head_bytes > 0 && end <= head_bytes && self.inode.has_head_alone()
+            head_bytes > 0 && end <= head_bytes && self.inode.is_in_lone_head(end)
         };
         if !self.writes || self.is_registered() || is_in_head() {
             return Ok(false);

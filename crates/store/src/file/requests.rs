@@ -3,7 +3,7 @@
 use crate::file::inode::{ByHandle, Inode};
 use crate::file::lockfile::Purpose;
 use crate::file::placements;
-use crate::os::error::Result;
+use crate::os::error::{Error, Result};
 use crate::os::sync::guard;
 use rustix::fs::FallocateFlags;
 use std::io::{IoSlice, IoSliceMut};
@@ -103,7 +103,20 @@ impl<'a> Requests<'a> {
     /// [`Requests::write_at`] from several buffers.
     pub fn write_vectored_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> Result<usize> {
         self.put_gathered_or_give_up()?;
-        placements::write(&self.places(true), bufs, offset).inspect_err(|_| self.inode.store.let_go_of_dead())
+        placements::write(&self.places(true), bufs, offset)
+            .or_else(|error| self.write_off_full_tier(bufs, offset, error))
+            .inspect_err(|_| self.inode.store.let_go_of_dead())
+    }
+
+    /// The write that has failed with `error`, once more where the file has left the metadata tier, which has no room for it.
+    #[cold]
+    fn write_off_full_tier(&self, bufs: &[IoSlice<'_>], offset: u64, error: Error) -> Result<usize> {
+        if !self.inode.leaves_full_tier(offset, &error) {
+            return Err(error);
+        }
+        let done = placements::write(&Requests { are_admitted: true, ..*self }.places(true), bufs, offset);
+        let left = self.inode.leave_as_writer();
+        done.and_then(|count| left.map(|()| count))
     }
 
     /// Writes all of `buf` at `offset`, as [`Requests::write_at`] does; where a server fails, the stripes of all others are

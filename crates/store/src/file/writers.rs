@@ -141,7 +141,7 @@ impl Inode {
         Ok(true)
     }
 
-    fn open_lock(&self) -> Result<(LockFile, bool)> {
+    pub(crate) fn open_lock(&self) -> Result<(LockFile, bool)> {
         if !self.has_handle() {
             return Ok((LockFile::without_handle(self.handle()), false));
         }
@@ -260,7 +260,8 @@ impl Inode {
         self.leave_as_writer().and(put)
     }
 
-    fn leave_as_writer(&self) -> Result<()> {
+    /// [`Inode::release_writer`] of one that leaves what is gathered to others.
+    pub(crate) fn leave_as_writer(&self) -> Result<()> {
         let mut writers = guard(&self.writers);
         match (writers.count, &writers.lock) {
             (0, _) | (_, None) => return Err(Error::Invalid("a writer was released that was not registered".into())),
@@ -364,7 +365,7 @@ impl Inode {
     }
 
     /// As [`Inode::recover`]. A file whose lock file was `created` just now may be the worse for a power cut.
-    fn put_in_order(&self, lock: &LockFile, created: bool) -> Result<Result<()>> {
+    pub(crate) fn put_in_order(&self, lock: &LockFile, created: bool) -> Result<Result<()>> {
         // Others may have written it meanwhile.
         self.unrecorded.store(false, Ordering::Release);
         // A program may set the times or the mode, which needs no registration: what is read here is written back.

@@ -50,6 +50,16 @@ impl Drop for HeadsExcluded<'_> {
     }
 }
 
+impl HeadsExcluded<'_> {
+    /// Ends it for a process that had the shared lock before: without a moment in which it has none. One system call.
+    pub(crate) fn share_again(mut self) {
+        if let Some((file, byte)) = self.held.take() {
+            // An own lock is exchanged, also while others wait for it.
+            let _ = lock_byte(file, byte, libc::F_RDLCK, false);
+        }
+    }
+}
+
 /// The byte of a file. Files that share one only wait for each other.
 fn byte_of(handle: u64) -> i64 {
     (handle >> 2).cast_signed()
@@ -162,8 +172,8 @@ impl HeadLocks {
         Ok(HeadsExcluded { held: Some((file, byte)) })
     }
 
-    /// Keeps all others from writing the head of file `handle`; `None` where one does. An own shared lock would be exchanged: the
-    /// caller knows that this process has none. Two system calls with the end of it.
+    /// Keeps all others from writing the head of file `handle`; `None` where one does. An own shared lock is exchanged: the caller knows
+    /// that this process has none, or ends it by [`HeadsExcluded::share_again`]. Two system calls with the end of it.
     ///
     /// # Errors
     /// The file of the locks cannot be opened or locked.

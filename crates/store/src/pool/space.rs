@@ -56,7 +56,7 @@ impl RoomSurvey {
         *self.pool.spill.known() = servers.into();
         let meta = self.pool.room(ServerId::META).ok();
         let spare_bytes = meta.map_or(0, |room| room.spare_bytes(self.pool.pool().default_width_bytes));
-        self.pool.spill.know_meta(spare_bytes == 0);
+        self.pool.spill.know_meta(spare_bytes);
         self.pool.plane().meta_watch().look(|| meta);
         // A tier that fills up is looked at again before it can be full.
         self.good_for = good_for.min(until_filled(spare_bytes));
@@ -125,7 +125,7 @@ impl OpenPool {
     /// them that it has got.
     ///
     /// A rule of `apply` names the place of every byte, so that hints change no place there. A metadata tier that has only its
-    /// reserve left takes no heads of files, and one that is busy or filling smaller ones, or none.
+    /// reserve left takes no heads of files, and one that is busy, filling or small smaller ones, or none.
     pub(crate) fn layout_hinted(&self, layout: Arc<Layout>, hinted: &Optimisations) -> (Arc<Layout>, Optimisations) {
         let (is_default, mut got) = (Arc::ptr_eq(&layout, &self.made_now()), Optimisations::default());
         let layout = self.with_room(layout);
@@ -146,11 +146,11 @@ impl OpenPool {
                 add(&mut got, setting);
             }
         }
-        let Some(small) = hints::small(hinted).filter(|_| is_default && !self.spill.meta_is_full()) else {
-            return (layout, got);
-        };
+        let Some(small) = hints::small(hinted).filter(|_| is_default) else { return (layout, got) };
         let size = &SMALL.parameters[0];
         let head_bytes = self.plane().meta_watch().head_of_new(small.value(0), size.multiple);
+        let most_bytes = self.spill.most_head_bytes();
+        let head_bytes = head_bytes.min(most_bytes - most_bytes % size.multiple);
         let Ok(small) = OptimisationSetting::new(&SMALL, &[head_bytes]) else { return (layout, got) };
         match layout.with_head_in_inode(head_bytes) {
             Ok(with_head) => {

@@ -1,10 +1,13 @@
 //! Which servers new files leave out and which they get, and when to look again.
 
 use crate::pool::pool_file::Pool;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use stripewise_layout::{Layout, ServerId};
+
+/// So many new heads fit into what the metadata tier has to spare.
+const HEADS_IN_SPARE: u64 = 8;
 
 /// Tells versions of the pool file apart: inode, seconds and nanoseconds of its last change.
 type Stamp = (u64, i64, u64);
@@ -25,8 +28,8 @@ pub(crate) struct Spill {
     /// When servers are asked next, in nanoseconds since `began`; without end while they are asked.
     next_ns: AtomicU64,
     left_out: Mutex<Arc<[ServerId]>>,
-    /// Whether the metadata tier takes no more heads of files.
-    meta_is_full: AtomicBool,
+    /// Bytes that the metadata tier can take above its reserve.
+    meta_spare_bytes: AtomicU64,
     /// `None` until it has changed since the pool was opened.
     latest: Mutex<Option<LatestPool>>,
 }
@@ -37,7 +40,7 @@ impl Default for Spill {
             began: Instant::now(),
             next_ns: AtomicU64::new(0),
             left_out: Mutex::new(Arc::new([])),
-            meta_is_full: AtomicBool::new(false),
+            meta_spare_bytes: AtomicU64::new(u64::MAX),
             latest: Mutex::default(),
         }
     }
@@ -82,12 +85,13 @@ impl Spill {
         self.left_out.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether new files have no bytes in their inodes for now.
-    pub(crate) fn meta_is_full(&self) -> bool {
-        self.meta_is_full.load(Ordering::Relaxed)
+    /// How many bytes of a new file its inode may have at most: a part of what the metadata tier can take, as the files that are made
+    /// before the next look all grow at once. 0 where only its reserve is left. One load.
+    pub(crate) fn most_head_bytes(&self) -> u64 {
+        self.meta_spare_bytes.load(Ordering::Relaxed) / HEADS_IN_SPARE
     }
 
-    pub(crate) fn know_meta(&self, is_full: bool) {
-        self.meta_is_full.store(is_full, Ordering::Relaxed);
+    pub(crate) fn know_meta(&self, spare_bytes: u64) {
+        self.meta_spare_bytes.store(spare_bytes, Ordering::Relaxed);
     }
 }

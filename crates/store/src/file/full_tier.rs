@@ -1,0 +1,123 @@
+//! What becomes of a small file that grows on a metadata tier that has no room for it: it leaves the tier.
+//!
+//! The threshold shrinks before the tier is full, but heads that were given before keep growing, as fast as programs write. So the
+//! write that finds no room sends the file to the servers as `adapt` would have done later, by the mover and its order of steps: a crash
+//! finds the head in the inode or on the servers, and never a part. The layout without a head is the pool's own, so that the tier needs
+//! no room for it, and has what the head took once the file has left.
+//!
+//! The file has a writer meanwhile: this one. So it has to be known that there is no other. Other processes are kept out by the locks of
+//! heads and of writers, which this process exchanges for exclusive ones; where another has them too, the write fails. Threads of this process, and
+//! programs that it lets past the mount, write once more by the new places, as beside a cut ([`crate::file::cut_back`]).
+
+use crate::file::cut_back::Flag;
+use crate::file::inode::Inode;
+use crate::file::lockfile::{LockFile, Purpose, Writers};
+use crate::file::moving::Move;
+use crate::file::steps::Steps;
+use crate::format::handle::Handle;
+use crate::format::hints;
+use crate::os::error::{Error, Result};
+use crate::os::sync::atomic::Ordering;
+use crate::os::sync::guard;
+use rustix::io::Errno;
+use std::sync::Arc;
+use std::sync::atomic::fence;
+use stripewise_layout::Layout;
+
+/// Stands in errors, which no program sees: it is told that the tier is full.
+const NAME: &str = "a small file";
+
+impl Inode {
+    /// After a write at `offset` has failed with `error`: whether the file has left the metadata tier, as that has no room for more of its
+    /// head. Then this process is registered as a writer once more, until [`Inode::leave_as_writer`]. Copies the head; syncs it.
+    ///
+    /// `false` where the failure is of a server; the file is not small, or of a shared pool; another process writes it; no server takes
+    /// the head.
+    #[cold]
+    pub(crate) fn leaves_full_tier(&self, offset: u64, error: &Error) -> bool {
+        let is_full = matches!(error.errno(), Errno::NOSPC | Errno::DQUOT);
+        // Writes fail at their first byte, or are short.
+        let is_in_head = || self.layout().is_ok_and(|layout| offset < layout.head_in_inode_bytes());
+        is_full
+            && !self.store.plane().is_shared()
+            && !self.is_cached()
+            && is_in_head()
+            && self.leave_tier().is_ok_and(|left| left)
+    }
+
+    fn leave_tier(&self) -> Result<bool> {
+        // In this order, as those who put a size into the inode.
+        let _change = self.one_change();
+        let mut writers = guard(&self.writers);
+        let Some(heads) = self.store.heads.exclude(self.handle())? else { return Ok(false) };
+        let left = match writers.lock.clone() {
+            Some(lock) => self.leave_tier_registered(&lock),
+            None => self.leave_tier_and_register(&mut writers),
+        };
+        if matches!(left, Ok(true)) {
+            writers.count += 1;
+        }
+        if writers.heads > 0 {
+            heads.share_again();
+        }
+        left
+    }
+
+    /// By a process that is registered as a writer under `lock`.
+    fn leave_tier_registered(&self, lock: &LockFile) -> Result<bool> {
+        if !lock.try_exclusive(Purpose::Writers)? {
+            return Ok(false);
+        }
+        let left = self.leave_tier_locked(lock);
+        // An own lock is exchanged, also while others wait for it.
+        lock.try_shared(Purpose::Writers)?;
+        left
+    }
+
+    /// By a process that writes the head alone. Its new lock file stays where the file has left.
+    fn leave_tier_and_register(&self, writers: &mut Writers) -> Result<bool> {
+        let (lock, _) = self.open_lock()?;
+        if !lock.try_exclusive(Purpose::Writers)? || !lock.is_current(self.store.locks()) {
+            return Ok(false);
+        }
+        let left = self.leave_tier_locked(&lock);
+        if !matches!(left, Ok(true)) {
+            lock.remove(self.store.locks())?;
+            return left;
+        }
+        // From the exclusive lock to that of a writer without a moment between them: no other process can change the file.
+        lock.try_shared(Purpose::Writers)?;
+        self.keep_registration(writers, lock)?;
+        Ok(true)
+    }
+
+    /// By the holder of the exclusive lock of the writers, and of all that keeps threads of this process from changing the handle.
+    fn leave_tier_locked(&self, lock: &LockFile) -> Result<bool> {
+        // A write that is under way finds another epoch at its end; one that comes now waits ([`Inode::wait_for_cut`]).
+        let _flag = Flag::set(&self.cutting);
+        self.bump_epoch();
+        // What a writer has written before it looked at the epoch is seen from here on.
+        fence(Ordering::SeqCst);
+        self.put_in_order(lock, true)??;
+        let handle = self.read_handle()?;
+        if hints::small(&handle.optimisations).is_none() {
+            return Ok(false);
+        }
+        let without_head = self.store.with_head(&*self.layout()?, 0)?;
+        self.store.check_new_layout(&without_head)?;
+        let hash = self.store.layouts.put(&without_head)?;
+        let layout = self.store.layouts.get(&hash)?;
+        lock.try_exclusive(Purpose::Still)?;
+        let left = self.move_off_tier(handle, (hash, layout), lock);
+        lock.unlock(Purpose::Still)?;
+        left.map(|()| true)
+    }
+
+    fn move_off_tier(&self, handle: Handle, (hash, layout): ([u8; 32], Arc<Layout>), lock: &LockFile) -> Result<()> {
+        let mut moving = Move::alone(self, lock, handle, layout, self.stat()?.st_size as u64)?;
+        moving.by_threshold();
+        let steps = Steps::new(false, moving.servers());
+        while moving.step(&steps)? {}
+        moving.finish(hash, NAME).map(|_| ())
+    }
+}
