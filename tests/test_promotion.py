@@ -8,7 +8,7 @@ import pytest
 
 from conftest import BIN, with_a_file_beside_an_ssd
 from stripewise import _native, layouts
-from stripewise.api import adapt, between, promotion
+from stripewise.api import adapt, between, moved, promotion
 from stripewise.api.pacing import Pace
 from stripewise.pool import Pool
 
@@ -67,9 +67,18 @@ def test_what_is_hot_since_the_last_look_comes_at_once_and_then_for_what_has_coo
     assert (first["verdict"], first["files"], first["copied_bytes"]) == ("promoted", 1, 4 * MIB)
     assert first["gain_s"] > first["move_s"] > 0
     assert fast(pool) == {20, 21, 22, 23}
+    assert (first["came_bytes"], first["left_bytes"]) == (4 * MIB, 0)
+    assert first["heat_s"] > first["gain_s"] / promotion.PAYS_WITHIN_S and first["took_s"] > 0
     for _ in range(12):
         looks.look({40: 400_000, 41: 400_000})
     assert {40, 41} <= fast(pool)
+    # Each has a line of its own, beside those of the bytes that count for the limit of a day.
+    lines = [line for line in moved.records(pool) if line["what"] == "promoted"]
+    assert len(lines) >= 2 and {**lines[0], "time_s": 0} == {**first, "time_s": 0, "what": "promoted"}
+    later = lines[1:]
+    assert sum(line["came_bytes"] for line in later) == sum(line["left_bytes"] for line in later) >= 2 * MIB
+    copied = sum(line["copied_bytes"] for line in moved.records(pool) if line["what"] == "copied")
+    assert copied == sum(line["copied_bytes"] for line in lines)
     kept = looks.promoter.promoted()
     assert kept["copied_bytes"] >= 8 * MIB and looks.promoter.promoted() == {}
     assert adapt.relief.copied_bytes({"verdict": "kept", "promoted": kept}) == kept["copied_bytes"]

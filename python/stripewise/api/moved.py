@@ -16,6 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
+from stripewise._native import StripewiseError
 from stripewise.api.pacing import Progress, Then
 from stripewise.pool import Pool
 
@@ -48,16 +49,22 @@ def _file(pool: Pool) -> Path:
 
 
 def record(pool: Pool, line: Mapping[str, Any]) -> None:
-    """Keeps a line with the time of now. One system call to write, and three around it."""
+    """Keeps a line with the time of now. One system call to write, and three around it.
+
+    Raises `StripewiseError` where that fails: what cannot be counted may not be copied.
+    """
     file = _file(pool)
-    _make_room(file)
     # A line that a kill has cut takes no other with it.
     text = f"\n{json.dumps({'time_s': time.time(), **line})}\n".encode()
-    descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        os.write(descriptor, text)
-    finally:
-        os.close(descriptor)
+        _make_room(file)
+        descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            os.write(descriptor, text)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise StripewiseError(f"{file} cannot be written, so that nothing may move: {error.strerror}") from error
 
 
 def _make_room(file: Path) -> None:

@@ -52,6 +52,9 @@ PAYS_WITHIN_S = 10.0
 PARTS = (1, 2, 4, 8)
 """Of what moves in the time of a look: how much is moved at once, whichever is worth most."""
 
+SUMS = ("files", "came_bytes", "left_bytes", "copied_bytes", "gain_s", "move_s", "took_s")
+"""Of promotions, which the next decision has."""
+
 Load = dict[tuple[str, int], float]
 """Microseconds by file and block."""
 
@@ -94,6 +97,7 @@ class _Batch:
     gain_s: float
     """Within `PAYS_WITHIN_S`, if all of it were there now."""
     move_s: float
+    few: swaps.Few
 
     @property
     def worth_s(self) -> float:
@@ -320,12 +324,13 @@ class Promoter:
                 continue  # It cannot move now; a decision says why.
             copied_bytes += sum(file["copied_bytes"] for file in forecast["files"])
             movable[path] = one
-        return _Batch(movable, copied_bytes, few.gain_s, copied_bytes * self.move_s_per_byte)
+        return _Batch(movable, copied_bytes, few.gain_s, copied_bytes * self.move_s_per_byte, few)
 
     def _move(self, batch: _Batch, forecast: _Forecast, watch: moved.Watched) -> dict[str, Any]:
         began_s = time.monotonic()
         pacer = Pacer.of(self.pool, self.pace, watch)
-        copied, files, skipped = 0, 0, []
+        copied, skipped = 0, []
+        files: list[str] = []
         for path, one in batch.movable.items():
             try:
                 done = layouts.apply(one, self.pool.file, rules=False, gives_way=True, progress=pacer)
@@ -340,25 +345,31 @@ class Promoter:
             finally:
                 watch.close()
             copied += sum(applied["copied_bytes"] for applied in done)
-            files += 1
+            files.append(path)
         self._moved_s = time.monotonic() - began_s
         took = {
-            "time_s": time.time(),
             "verdict": "promoted",
             "decay": forecast.decay,
-            "files": files,
+            "files": len(files),
+            "came_bytes": sum(batch.few.came.get(path, 0) for path in files),
+            "left_bytes": sum(batch.few.left.get(path, 0) for path in files),
+            "heat_s": sum(batch.few.heat_us.get(path, 0.0) for path in files) / 1e6,
             "copied_bytes": copied,
             "gain_s": batch.gain_s,
             "move_s": batch.move_s,
+            "took_s": self._moved_s,
             "skipped": skipped,
         }
+        if files:
+            # Beside a mount this is the only trace of it. Of files that all stay a decision says why.
+            moved.record(self.pool, {"what": "promoted", **took})
         self._promoted = {
             "times": self._promoted.get("times", 0) + 1,
             "decay": forecast.decay,
-            **{of: self._promoted.get(of, 0) + took[of] for of in ("files", "copied_bytes", "gain_s", "move_s")},
+            **{of: self._promoted.get(of, 0) + took[of] for of in SUMS},
             "recorded_bytes": self._promoted.get("recorded_bytes", 0) + watch.recorded_bytes,
         }
-        return took
+        return {"time_s": time.time(), **took}
 
 
 def came_since(before: Mapping[tuple[str, int], float], now: Load) -> Load:

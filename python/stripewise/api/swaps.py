@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -86,6 +86,12 @@ class _Files:
     gain_s: float = 0.0
     """Of all that has come so far, within the periods that count."""
     moved_bytes: int = 0
+    came: Counter[str] = field(default_factory=Counter)
+    """Bytes that have come to a faster tier, by file."""
+    left: Counter[str] = field(default_factory=Counter)
+    """Bytes that have left one for them."""
+    heat_us: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """Of what has come."""
     has_room: bool = False
     """Whether a tier has room for a block more than has come."""
 
@@ -190,6 +196,12 @@ class Few:
     """Of the files that change."""
     gain_s: float
     moved_bytes: int
+    came: Mapping[str, int]
+    """Bytes that come to a faster tier, by file."""
+    left: Mapping[str, int]
+    """Bytes that leave one for them."""
+    heat_us: Mapping[str, float]
+    """Of what comes."""
     has_room: bool
     """Whether a block more would come to a tier without another that leaves for it."""
 
@@ -202,9 +214,8 @@ def few(pool: Pool, heat: PoolHeat, pays: Pays, most_bytes: float, planned: str 
     """
     files = _Files(pool, heat, {} if planned is None else _most_often(pool, planned))
     _swap(files, pays, most_bytes)
-    return Few(
-        {path: files.known[path] for path in sorted(files.changed)}, files.gain_s, files.moved_bytes, files.has_room
-    )
+    changed = {path: files.known[path] for path in sorted(files.changed)}
+    return Few(changed, files.gain_s, files.moved_bytes, files.came, files.left, files.heat_us, has_room=files.has_room)
 
 
 def usable(tier: Tier) -> list[Server]:
@@ -294,7 +305,10 @@ def _fill(
         left += len(leaving)
         room_bytes = -needed_bytes
         for cold in leaving:
+            files.left[cold.path] += cold.size_bytes
             files.place(cold, files.usual(cold.path, slowest))
+        files.came[part.path] += part.size_bytes
+        files.heat_us[part.path] += part.heat_us
         files.place(part, files.usual(part.path, tier))
     files.has_room |= room_bytes >= files.heat["block_bytes"]
 
