@@ -3,6 +3,7 @@
 import json
 import struct
 import subprocess
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -110,6 +111,32 @@ def test_at_the_mark_files_leave_between_two_decisions(landing):
     assert decision["relieved"]["copied_bytes"] == step["copied_bytes"]
     assert adapting.copied_today(pool) == relief.copied_bytes(decision), "nothing counts twice"
     for name in ("first", "second", "third", "fourth"):
+        program(CHECK, name)
+
+
+@dataclass(frozen=True)
+class UntilSomethingMoved(adapting.Limits):
+    """Hours that are over once a file has moved."""
+
+    pool: Pool | None = None
+
+    def allows(self, _):
+        return not moved.records(self.pool)
+
+
+def test_a_tier_is_relieved_until_the_hours_end_and_in_the_next_ones(landing):
+    _, file, program = landing
+    program(WRITE, "first", "second")
+    pool = Pool.load(file)
+    (step,) = adapting.reconsider(pool, UntilSomethingMoved(pool=pool), planner="fixed", pace=URGENT)["relief"]
+    assert step["leaving_landed"] == 2 and step["why"] == moved.OVER
+    # What was copied of the second counts, too.
+    assert 1 << 20 <= step["copied_bytes"] < 2 << 20
+    places = [servers(file, name)[0] for name in ("first", "second")]
+    assert places == [["hdd.0-1", "ssd.0"], ["ssd.0"]]
+    (rest,) = adapting.reconsider(pool, adapting.Limits(), planner="fixed", pace=URGENT)["relief"]
+    assert rest["moved_files"] == 1 and servers(file, "second")[0] == ["hdd.0-1", "ssd.0"]
+    for name in ("first", "second"):
         program(CHECK, name)
 
 

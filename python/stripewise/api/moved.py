@@ -127,10 +127,11 @@ def copied_bytes(pool: Pool, since_s: float) -> int:
     file = _file(pool)
     try:
         with file.open("rb") as opened:
-            inode = os.fstat(opened.fileno()).st_ino
+            state = os.fstat(opened.fileno())
             known = _known.get(file)
-            if known is None or known.inode != inode:
-                known = _known[file] = _Known(inode)
+            # A file that was removed may have left its number to the next one.
+            if known is None or known.inode != state.st_ino or known.at > state.st_size:
+                known = _known[file] = _Known(state.st_ino)
                 known.add(_of(file.with_name(OLD)))
             opened.seek(known.at)
             text = opened.read()
