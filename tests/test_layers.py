@@ -19,7 +19,7 @@ LAYERS = [
     # Words and places on this machine.
     {"units", "terminal", "mounts", "native_paths", "naming", "outputs", "scale_out"},
     # One subject each: documents of the compiled part as Python has them.
-    {"hints", "pool", "layouts", "tables", "devices", "signing", "summing", "heading"},
+    {"hints", "pool", "layouts", "tables", "devices", "signing", "summing", "heading", "decided"},
     {"emulation", "launch", "places", "usage", "exporters"},
     {"advising", "surveying"},
     # What is made of all those below.

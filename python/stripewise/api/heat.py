@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stripewise import _native
@@ -9,8 +10,19 @@ from stripewise.places import Place
 
 if TYPE_CHECKING:
     from stripewise._native import FileHeat, PoolHeat
+    from stripewise.pool import Pool
 
-__all__ = ["FileHeat", "PoolHeat", "columns", "of"]
+__all__ = ["FileHeat", "HotFile", "PoolHeat", "columns", "hottest", "of"]
+
+
+@dataclass(frozen=True)
+class HotFile:
+    """A file with its heat."""
+
+    path: str
+    cost_us: int
+    parts: list[float]
+    """Of parts of equal length, in order: microseconds a byte."""
 
 
 def of(place: Place) -> PoolHeat:
@@ -19,6 +31,18 @@ def of(place: Place) -> PoolHeat:
     Raises `StripewiseError` where the pool keeps no heat.
     """
     return _native.pool_heat(str(place.pool.file), place.name)
+
+
+def hottest(pool: Pool, most: int, parts: int) -> list[HotFile]:
+    """The hottest files of a pool, the hottest first, each in that many parts; none of a pool that keeps no heat.
+
+    O(blocks with heat, and files that have some).
+    """
+    if not pool.keeps_heat:
+        return []
+    known = _native.pool_heat(str(pool.file), ".")
+    files = sorted(known["files"], key=lambda file: -file["cost_us"])[:most]
+    return [HotFile(of["path"], of["cost_us"], columns(of, known["block_bytes"], parts)) for of in files]
 
 
 def columns(file: FileHeat, block_bytes: int, count: int) -> list[float]:

@@ -8,16 +8,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, fields
+from dataclasses import astuple, dataclass, fields
 from typing import Any
 
 from stripewise import usage
 from stripewise.api import activity
 from stripewise.api.activity import Done
+from stripewise.decided import number, plans
 from stripewise.pool import Pool
 from stripewise.usage import Usage
 
-__all__ = ["done_by_servers", "full_in_s", "last_gain", "since_then", "state"]
+__all__ = [
+    "Gain",
+    "done_by_servers",
+    "full_in_s",
+    "gain_of_last_move",
+    "last_gain",
+    "number",
+    "plans",
+    "since_then",
+    "state",
+]
 
 WEEK_S = 7 * 86_400
 """Decisions of that time say how fast a server gets full."""
@@ -65,6 +76,27 @@ def since_then(decisions: Sequence[Mapping[str, Any]], now: Mapping[str, Done]) 
         if "measured" in decision:
             break
     return found
+
+
+@dataclass(frozen=True)
+class Gain:
+    """How many times as fast a move has made the servers."""
+
+    predicted_ratio: float
+    ratio: float | None
+    """As measured; `None` where that is not known so far."""
+
+
+def gain_of_last_move(decisions: Sequence[Mapping[str, Any]]) -> Gain | None:
+    """What the last move is to gain by the model, and has gained once that is measured; `None` where none is known."""
+    for decision in reversed(decisions):
+        gain = last_gain([decision])
+        if gain is not None:
+            return Gain(gain["predicted_ratio"], gain["ratio"])
+        predicted = number(decision, "ratio")
+        if decision.get("verdict") == "moved" and predicted:
+            return Gain(predicted, None)
+    return None
 
 
 def last_gain(decisions: Sequence[Mapping[str, Any]]) -> dict[str, float] | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from stripewise._native import StripewiseError
-from stripewise.api import activity
+from stripewise.api import activity, moving
 from stripewise.pool import Pool
 
 __all__ = ["Pace", "Pacer", "Progress", "Then"]
@@ -61,7 +61,7 @@ class Pacer:
 
     @classmethod
     def of(cls, pool: Pool, pace: Pace, progress: Progress | None) -> Pacer:
-        """On the servers of a pool. Those of which the kernel does not tell how busy they are count as idle."""
+        """On the servers of a pool, and told to `top`. Servers that the kernel does not count for are idle."""
         sources = activity.sources(pool)
 
         def busy_s() -> dict[str, float]:
@@ -70,7 +70,7 @@ class Pacer:
             except StripewiseError:
                 return {}  # A server has gone: the mover says so itself.
 
-        return cls(pace, busy_s, progress or (lambda *_: True))
+        return cls(pace, busy_s, moving.Teller(pool, progress or (lambda *_: True)))
 
     def __call__(self, path: str, done: int, total: int) -> Then:
         """Whether the move goes on, rests, or stops as the progress says."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from stripewise import _native
 from stripewise._native import StripewiseError
 from stripewise.api.pacing import Pace, Pacer, Progress
+from stripewise.decided import copied_bytes
 
 if TYPE_CHECKING:
     from stripewise._native import FileHeat, PoolHeat, TierPart, TierRoom
@@ -222,17 +223,3 @@ def settle(
     if dry_run:
         return step.document()
     return take(pool, step, pace, progress, most_bytes=None)
-
-
-def copied_bytes(decision: Mapping[str, Any]) -> int:
-    """What a decision of `adapt` has copied in all; what is no number in its line is not believed."""
-    relieved = decision.get("relief")
-    each = [
-        decision,
-        decision.get("small_files"),
-        decision.get("promoted"),
-        decision.get("relieved"),
-        *(relieved if isinstance(relieved, list) else []),
-    ]
-    counts = [of.get("copied_bytes") for of in each if isinstance(of, dict)]
-    return sum(count for count in counts if isinstance(count, int))

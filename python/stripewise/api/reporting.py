@@ -92,10 +92,5 @@ def _adapted(servers: Path) -> Adapted | None:
     if _native.cluster_load(str(servers))["kind"] != "pool":
         return None
     pool = Pool.load(servers)
-    hot = []
-    if pool.keeps_heat:
-        known = _native.pool_heat(str(pool.file), ".")
-        for file in sorted(known["files"], key=lambda file: -file["cost_us"])[:HOTTEST_FILES]:
-            columns = heat.columns(file, known["block_bytes"], HEAT_COLUMNS)
-            hot.append((file["path"], file["cost_us"], columns))
+    hot = [(of.path, of.cost_us, of.parts) for of in heat.hottest(pool, HOTTEST_FILES, HEAT_COLUMNS)]
     return Adapted(hot, adapt.decisions(pool))

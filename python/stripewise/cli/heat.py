@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +16,7 @@ from stripewise.terminal import name
 from stripewise.units import about_bytes, exact_bytes, seconds
 
 if TYPE_CHECKING:
-    from stripewise.api.heat import FileHeat, PoolHeat
+    from stripewise.api.heat import PoolHeat
 
 COLUMNS = 60
 """Parts of a file that are drawn."""
@@ -57,7 +58,8 @@ def _print(found: PoolHeat, *, everything: bool) -> None:
         grid = console.table(["file", "size", "cost", "heat by part"], right=["size", "cost"], paths=["file"])
         for file in console.shown(files, everything=everything):
             cost = seconds(file["cost_us"] / 1e6)
-            grid.add_row(name(file["path"]), about_bytes(file["size_bytes"]), cost, _drawn(file, found["block_bytes"]))
+            parts = drawn(heat_of.columns(file, found["block_bytes"], COLUMNS))
+            grid.add_row(name(file["path"]), about_bytes(file["size_bytes"]), cost, parts)
         console.out.print(grid)
         console.say_more(files, "files have heat", everything=everything)
     console.say(f"blocks of {exact_bytes(found['block_bytes'])}, halved every {seconds(found['period_s'])}")
@@ -65,8 +67,7 @@ def _print(found: PoolHeat, *, everything: bool) -> None:
         console.warn(f"{found['missed']:,} requests found no room and were not counted; choose larger blocks")
 
 
-def _drawn(file: FileHeat, block_bytes: int) -> str:
-    parts = heat_of.columns(file, block_bytes, COLUMNS)
-    most = max(parts)
-    # The least heat is seen, too.
+def drawn(parts: Sequence[float]) -> str:
+    """Parts of a file by their heat, the hottest one as a full block. The least heat is seen, too."""
+    most = max(parts, default=0.0)
     return "".join(LEVELS[0 if part == 0 else max(1, round(part / most * (len(LEVELS) - 1)))] for part in parts)

@@ -12,10 +12,11 @@ from rich.live import Live
 from rich.text import Text
 
 from stripewise import StripewiseError
-from stripewise.api import activity, adapt, measured, orchestrating, running
+from stripewise.api import activity, orchestrating, running
 from stripewise.api.activity import Done, Source
 from stripewise.api.pools import Pool
-from stripewise.cli import console
+from stripewise.api.watching import Watch
+from stripewise.cli import adapted, console
 from stripewise.cli.orchestrate import programs
 from stripewise.terminal import plain
 from stripewise.units import about_bytes, mib_per_s, seconds
@@ -39,8 +40,12 @@ def top(
     of each other node that takes part its programs and what servers do for them, as the orchestrator says it. A line
     for each mount says how requests travel between it and the kernel. Another one says what the metadata tier
     served of names and small files in the last second in which it served some, which load is predicted of the next
-    one, and which share of their hint `small` new files get by that. The last line says what the last move of
-    `stripewise adapt` has gained, once that is measured.
+    one, and which share of their hint `small` new files get by that.
+
+    Of a pool that adapts, the hottest files are drawn as by `stripewise heat`. Below them stands the last decision of
+    `stripewise adapt`, with the layouts that the model puts first and how long the servers need by each. Then come the
+    file that is moved now, with what is copied of it, and what the last move was to gain and has gained, once that is
+    measured.
 
     \b
     busy          share of the time in which the server had a request
@@ -54,10 +59,12 @@ def top(
     """
     pool = Pool.load(pool_file)
     sources = activity.sources(pool)
+    watch = Watch(pool)
     before, began_s = activity.done(pool, sources), time.monotonic()
     if once:
         found = _orchestration(pool)
-        console.out.print(Group(_totals(pool, sources, before), *_programs(found), *_nodes(found), *_below(pool)))
+        below = [*_programs(found), *_nodes(found), *_below(pool, watch)]
+        console.out.print(Group(_totals(pool, sources, before), *below))
         return
     programs_before = _orchestration(pool)
     rates = orchestrating.NodeRates(programs_before)
@@ -69,7 +76,7 @@ def top(
                 programs_now, passed_s = _orchestration(pool), now_s - began_s
                 rates.take(programs_now)
                 moving = [*_programs(programs_now, programs_before, passed_s), *_nodes(programs_now, rates)]
-                shown = Group(_rates(pool, sources, before, now, passed_s), *moving, *_below(pool))
+                shown = Group(_rates(pool, sources, before, now, passed_s), *moving, *_below(pool, watch))
                 if console.out.is_terminal:
                     live.update(shown, refresh=True)
                 else:
@@ -126,13 +133,13 @@ def _rates(pool: Pool, sources: list[Source], before: dict[str, Done], now: dict
     return Group(title, grid, *_notes(sources))
 
 
-def _below(pool: Pool) -> list[RenderableType]:
+def _below(pool: Pool, watch: Watch) -> list[RenderableType]:
     """What stands below the tables."""
     travels = running.transports(pool)
     return [
         *(_line(f"mount at {point}: requests travel by {words}") for point, words in travels.items()),
         *_metadata_tier(pool),
-        *_adapted(pool),
+        *adapted.shown(watch.look()),
     ]
 
 
@@ -154,16 +161,6 @@ def _metadata_tier(pool: Pool) -> list[RenderableType]:
         _line(
             f"small files: {now['share']:.1%} of what `small` hints; {load if found['is_known'] else 'load unknown'}"
         ),
-    ]
-
-
-def _adapted(pool: Pool) -> list[RenderableType]:
-    """What the last move of `adapt` has gained."""
-    gain = measured.last_gain(adapt.decisions(pool))
-    if gain is None:
-        return []
-    return [
-        _line(f"adapt: {gain['ratio']:.2f}x measured since the last move, {gain['predicted_ratio']:.2f}x predicted")
     ]
 
 

@@ -1,0 +1,133 @@
+"""The move that goes on in a pool, told to other processes: which file, how far, how fast.
+
+The process that moves data locks a small file of the namespace and writes there how far it is. The lock ends with the
+process, so that what a kill has left is not taken for a move.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from stripewise.api.pacing import Progress, Then
+    from stripewise.pool import Pool
+
+__all__ = ["Move", "Teller", "now"]
+
+STATE = "moving"
+"""In the pool's namespace: a line of the move that goes on. May be lost at any time."""
+TELL_S = 0.2
+"""Between two words of a move."""
+MOST_BYTES = 1 << 16
+"""Of the line that is read: more than a path takes in it."""
+
+
+@dataclass(frozen=True)
+class Move:
+    """A file that is moved now."""
+
+    path: str
+    copied_bytes: float
+    """Each byte is copied and read back: both count half."""
+    all_bytes: float
+    took_s: float
+    """Since the move of this file began."""
+
+    @property
+    def bytes_per_s(self) -> float | None:
+        """Since it began; `None` where nothing is copied so far."""
+        return self.copied_bytes / self.took_s if self.took_s > 0 and self.copied_bytes > 0 else None
+
+    @property
+    def left_s(self) -> float | None:
+        """How long it takes from now on at that rate, if that is known."""
+        rate = self.bytes_per_s
+        return None if rate is None else (self.all_bytes - self.copied_bytes) / rate
+
+
+class Teller:
+    """Tells of moves, one after the other, as the callback that the mover asks before it goes on."""
+
+    def __init__(self, pool: Pool, progress: Progress, clock: Callable[[], float] = time.monotonic) -> None:
+        """`progress` says whether the move goes on."""
+        self._file, self._progress, self._clock = _file(pool), progress, clock
+        self._path: str | None = None
+        self._done = 0
+        self._began_s = self._due_s = 0.0
+        self._descriptor: int | None = None
+
+    def __call__(self, path: str, done: int, total: int) -> Then:
+        """What the progress says. A clock is read, and five times a second a line written."""
+        now_s = self._clock()
+        if path != self._path or done < self._done:
+            self._path, self._began_s, self._due_s = path, now_s, now_s
+        self._done = done
+        if now_s >= self._due_s:
+            self._due_s = now_s + TELL_S
+            self._tell({"path": path, "done": done, "total": total, "took_s": now_s - self._began_s})
+        return self._progress(path, done, total)
+
+    def _tell(self, line: dict[str, object]) -> None:
+        """Writes the line, unless another process tells of its move; a move does not fail by that."""
+        try:
+            if self._descriptor is None:
+                self._descriptor = self._opened()
+            if self._descriptor is not None:
+                # What stands behind the line is left of a longer one.
+                os.pwrite(self._descriptor, json.dumps(line).encode() + b"\n", 0)
+        except OSError:
+            return
+
+    def _opened(self) -> int | None:
+        descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)  # Another one tells, or looks just now.
+            return None
+        weakref.finalize(self, os.close, descriptor)
+        return descriptor
+
+
+def now(pool: Pool) -> Move | None:
+    """The move that goes on; `None` where there is none, or it cannot be known. What is no number is not believed."""
+    try:
+        descriptor = os.open(_file(pool), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _read(os.pread(descriptor, MOST_BYTES, 0))
+    except OSError:
+        return None
+    else:
+        return None  # No process moves anything.
+    finally:
+        os.close(descriptor)
+
+
+def _read(text: bytes) -> Move | None:
+    try:
+        line = json.loads(text.partition(b"\n")[0])
+    except ValueError:
+        return None
+    match line:
+        case {"path": str(path), "done": int(done), "total": int(total), "took_s": int(took_s) | float(took_s)} if (
+            0 <= done <= total and took_s >= 0
+        ):
+            return Move(path, done / 2, total / 2, took_s)
+    return None
+
+
+def _file(pool: Pool) -> Path:
+    return pool.namespace / STATE

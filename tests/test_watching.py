@@ -1,0 +1,187 @@
+"""What `stripewise top` shows of a pool that adapts: heat, the last decision, the move that goes on, gains."""
+
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+
+import pytest
+
+from stripewise import layouts
+from stripewise.api import adapt as adapting
+from stripewise.api import moving, pacing
+from stripewise.pool import Pool
+
+PATIENCE_S = 60
+LONG_H = 87_600
+"""Heat is halved once a year here: the horizon has to be as long for a gain to count."""
+WRITE = "import sys; open(f'{sys.argv[1]}/f', 'wb').write(bytes(range(256)) * 32768)"
+READ = """
+import os, sys
+file = os.open(f"{sys.argv[1]}/f", os.O_RDONLY)
+for number in range(200):
+    os.pread(file, 65536, (2 << 20) + number % 16 * 65536)
+"""
+
+
+@pytest.fixture
+def hot(tmp_path, stripewise):
+    """A file of 8 MiB on emulated HDDs, one MiB of which is read again and again."""
+    base = tmp_path / "p"
+    stripewise("pool", "init", base, "--emulate", "--hdd", "2", "--ssd", "1", "--dilation", "0.01")
+    file = base / "pool.toml"
+    file.write_text(file.read_text() + '\n[heat]\nperiod = "31000000s"\n')
+    layout = tmp_path / "first.layout"
+    layout.write_text(
+        'version = 1\npool = "p"\n[[file]]\npath = "f"\n[[file.region]]\noffset = "0"\nround = ["hdd.0-1:64KiB"]\n'
+    )
+    layouts.apply(layout, file)
+    for script in (WRITE, READ):
+        stripewise("run", "--quiet", "--pool", file, "--", "python3", "-c", script, base / "mount")
+    return stripewise, file
+
+
+def top(pool):
+    stripewise, file = pool
+    return stripewise("top", "--pool", file, "--once").stdout
+
+
+def test_heat_and_the_last_decision_with_its_plans_are_shown(hot):
+    _, file = hot
+    assert "adapt" not in top(hot)
+    # The read MiB is a quarter of the file from its begin; four of 32 parts.
+    assert re.search(r"^hottest files +heat +by part *$\n^f +[\d.]+ m?s +.{8}[▄-█]{4}", top(hot), flags=re.MULTILINE)
+    pool = Pool.load(file)
+    decision = adapting.reconsider(pool, adapting.Limits(horizon_s=1.0))
+    shown = top(hot)
+    assert re.search(r"^adapt, [\d.]+ m?s ago: kept: .* s for moving$", shown, flags=re.MULTILINE)
+    assert f"({decision['ratio']:.2f}x), planner {decision['planner']}" in shown
+    fastest = min(decision["plans"], key=lambda plan: (plan["predicted_s"], plan["planner"]))
+    assert f"considered: {fastest['planner']} " in shown
+    assert f"and {len(decision['plans']) - 3} more" in shown
+    assert "predicted" not in shown, "nothing has moved"
+
+
+def test_a_gain_is_shown_as_predicted_and_then_as_measured(hot):
+    stripewise, file = hot
+    pool = Pool.load(file)
+    limits = adapting.Limits(horizon_s=LONG_H * 3600)
+    adapting.reconsider(pool, adapting.Limits(horizon_s=1.0))
+    stripewise("run", "--quiet", "--pool", file, "--", "python3", "-c", READ, file.parent / "mount")
+    moved = adapting.reconsider(pool, limits)
+    assert moved["verdict"] == "moved"
+    assert f"adapt: {moved['ratio']:.2f}x predicted for the last move, not measured so far" in top(hot)
+    stripewise("run", "--quiet", "--pool", file, "--", "python3", "-c", READ, file.parent / "mount")
+    gain = adapting.reconsider(pool, limits)["measured"]
+    assert f"adapt: {gain['ratio']:.2f}x measured since the last move, {moved['ratio']:.2f}x predicted" in top(hot)
+
+
+def test_a_move_is_shown_while_it_goes_on(hot):
+    _, file = hot
+    command = [sys.executable, "-m", "stripewise", "adapt", str(file), "--once", "--horizon", str(LONG_H)]
+    # A MiB takes four seconds: it is seen, however slow this machine is.
+    mover = subprocess.Popen([*command, "--rate", "250KB"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        until_s = time.monotonic() + PATIENCE_S
+        while not (found := re.search(r"^moving f: (.*)$", top(hot), flags=re.MULTILINE)) or "left" not in found[1]:
+            assert mover.poll() is None and time.monotonic() < until_s, "no move was shown"
+        assert re.fullmatch(r"[\d.]+ [KM]iB of [\d.]+ [KM]iB, [\d.]+ MiB/s, [\d.]+ m?s left", found[1])
+    finally:
+        mover.kill()
+        mover.communicate()
+    assert "moving" not in top(hot), "what was killed moves nothing"
+
+
+def test_lines_fit_a_terminal_of_80_columns(hot):
+    _, file = hot
+    pool = Pool.load(file)
+    adapting.reconsider(pool, adapting.Limits(horizon_s=1.0))
+    teller = moving.Teller(pool, lambda *_: True)
+    assert teller("a directory/" * 12 + "file.h5", 1 << 20, 8 << 20) is True
+    process, terminal = pty.fork()
+    if process == 0:
+        os.environ.update(TERM="xterm", COLUMNS="80")
+        command = [sys.executable, "-m", "stripewise", "top", "--pool", str(file), "--once"]
+        os.execv(command[0], command)
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 80, 0, 0))
+    printed = b""
+    while select.select([terminal], [], [], PATIENCE_S)[0]:
+        try:
+            more = os.read(terminal, 65536)
+        except OSError:
+            break
+        if not more:
+            break
+        printed += more
+    os.waitpid(process, 0)
+    lines = re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", printed.decode()).splitlines()
+    assert max(map(len, lines)) <= 80
+    (of_move,) = [line for line in lines if line.startswith("moving ")]
+    assert re.search(r"….*file\.h5: 512 KiB of 4\.0 MiB", of_move)
+    assert [line for line in lines if line.startswith("hottest files")]
+
+
+def test_what_is_told_of_a_move_is_checked_and_ends_with_the_one_that_tells(pool):
+    loaded = Pool.load(pool.file)
+    assert moving.now(loaded) is None
+    clock = [10.0]
+    teller = moving.Teller(loaded, lambda *_: "rest", lambda: clock[0])
+    assert teller("a", 0, 100) == "rest"
+    assert moving.now(loaded) == moving.Move("a", 0, 50, 0.0)
+    assert moving.now(loaded).left_s is None
+    clock[0] += moving.TELL_S / 2
+    teller("a", 10, 100)
+    assert moving.now(loaded).copied_bytes == 0, "it tells some times a second"
+    clock[0] += 2 - moving.TELL_S / 2
+    teller("a", 40, 100)
+    move = moving.now(loaded)
+    assert (move.copied_bytes, move.bytes_per_s, move.left_s) == (20, 10.0, 3.0)
+    teller("a longer name", 0, 8)
+    teller("b", 4, 8)
+    assert moving.now(loaded).path == "b" and moving.now(loaded).copied_bytes == 2
+    # A second mover is not told of, and moves all the same.
+    assert moving.Teller(loaded, lambda *_: True)("c", 1, 2) is True
+    assert moving.now(loaded).path == "b"
+    place = loaded.namespace / moving.STATE
+    line = '{"path": "b", "done": 3, "total": 2, "took_s": 1}'
+    for wrong in ("", "x", "[]", line, line.replace('"b"', "1").replace("3", "1"), line.replace("1}", '"x"}')):
+        place.write_text(wrong)
+        assert moving.now(loaded) is None
+    del teller
+    place.write_text(json.dumps({"path": "b", "done": 1, "total": 2, "took_s": 1.0}))
+    assert moving.now(loaded) is None, "who told has ended"
+
+
+def test_a_move_that_cannot_be_told_of_goes_on(pool):
+    loaded = Pool.load(pool.file)
+    (loaded.namespace / moving.STATE).mkdir()
+    assert moving.Teller(loaded, lambda *_: True)("f", 1, 2) is True
+    assert moving.now(loaded) is None
+    assert pacing.Pacer.of(loaded, pacing.Pace(urgent=True), None)("f", 1, 2) is True
+
+
+def test_top_updates_what_it_shows_of_decisions(pool):
+    """One that comes while it runs."""
+    loaded = Pool.load(pool.file)
+    command = [sys.executable, "-m", "stripewise", "top", "--pool", str(pool.file), "--interval", "0.1"]
+    running = subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)
+    )
+    try:
+        assert any("Ctrl-C ends" in line for line in running.stdout)
+        promoted = {"times": 2, "copied_bytes": 3 << 20}
+        line = {"time_s": time.time(), "verdict": "kept", "why": "so it is", "promoted": promoted}
+        adapting.state_file(loaded).write_text(json.dumps({**line, "plans": [7], "ratio": "x", "gain_s": True}) + "\n")
+        assert any(re.fullmatch(r"adapt, .* ago: kept: so it is\n", line) for line in running.stdout)
+        assert "promoted before it: 2 times, 3.0 MiB copied" in running.stdout.readline()
+    finally:
+        running.send_signal(signal.SIGINT)
+        running.communicate(timeout=PATIENCE_S)
