@@ -1,4 +1,4 @@
-"""What `stripewise top` shows of a pool that adapts: heat, the last decision, the move that goes on, gains."""
+"""What `stripewise top` and the report show of a pool that adapts: heat, decisions, the move that goes on, gains."""
 
 import fcntl
 import json
@@ -12,6 +12,7 @@ import subprocess
 import sys
 import termios
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,6 +20,8 @@ from stripewise import layouts
 from stripewise.api import adapt as adapting
 from stripewise.api import moving, pacing
 from stripewise.pool import Pool
+from stripewise.report.facts import Adapted
+from stripewise.report.sections import adapted
 
 PATIENCE_S = 60
 LONG_H = 87_600
@@ -185,3 +188,23 @@ def test_top_updates_what_it_shows_of_decisions(pool):
     finally:
         running.send_signal(signal.SIGINT)
         running.communicate(timeout=PATIENCE_S)
+
+
+def section(decisions):
+    """The section of the report of a pool with these decisions, as words."""
+    facts = SimpleNamespace(adapted=Adapted([], decisions))
+    return re.sub(r"<[^>]*>|\s+", " ", str(adapted.draw(facts)))
+
+
+def test_the_report_counts_all_that_a_decision_has_copied():
+    promoted = {"times": 3, "copied_bytes": 5 << 20}
+    relief = [{"tier": "ssd", "copied_bytes": 2 << 20}, {"tier": "hdd", "copied_bytes": "x"}, 7]
+    line = {"time_s": 1.0, "verdict": "moved", "copied_bytes": 64 << 20, "promoted": promoted, "relief": relief}
+    shown = section([{**line, "small_files": {"copied_bytes": 4 << 20}, "planner": "regions"}])
+    assert "75.0 MiB" in shown
+    assert "regions, relief of ssd, relief of hdd, after 3 promotions" in shown
+    assert "5.0 MiB" in section([{"time_s": 1.0, "verdict": "kept", "promoted": promoted}])
+    for wrong in (True, -5, "5", None, [5]):
+        assert " 0 B " in section(
+            [{"time_s": 1.0, "verdict": "kept", "promoted": {"copied_bytes": wrong, "times": wrong}}]
+        )

@@ -8,10 +8,11 @@ from typing import Any
 
 import altair
 
+from stripewise import decided
 from stripewise.report import chart
 from stripewise.report.facts import Adapted, Facts, short
 from stripewise.report.markup import Markup, paragraph, section, table
-from stripewise.units import about_bytes, seconds
+from stripewise.units import about_bytes, counted, seconds
 
 NAME, TITLE = "adapted", "What the pool has adapted to"
 MOST = 40
@@ -70,19 +71,13 @@ def _hottest(parts: Sequence[float]) -> float:
     return sum(most) / (sum(parts) or 1.0)
 
 
-def _number(of: Mapping[str, Any], key: str) -> float | None:
-    """A number of a line of the state file; what else stands there is not believed."""
-    value = of.get(key)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
 def _gains(decisions: Sequence[Mapping[str, Any]]) -> list[tuple[str, float, float]]:
     """When a gain was measured, and the ratios that were predicted and measured."""
     found = []
     for decision in decisions:
         measured = decision.get("measured")
         if isinstance(measured, dict):
-            predicted, gained = _number(measured, "predicted_ratio"), _number(measured, "ratio")
+            predicted, gained = decided.number(measured, "predicted_ratio"), decided.number(measured, "ratio")
             if predicted is not None and gained is not None:
                 found.append((_when(decision), predicted, gained))
     return found[-MOST:]
@@ -90,7 +85,7 @@ def _gains(decisions: Sequence[Mapping[str, Any]]) -> list[tuple[str, float, flo
 
 def _when(decision: Mapping[str, Any]) -> str:
     try:
-        return datetime.fromtimestamp(_number(decision, "time_s") or 0.0).strftime("%Y-%m-%d %H:%M:%S")
+        return datetime.fromtimestamp(decided.number(decision, "time_s") or 0.0).strftime("%Y-%m-%d %H:%M:%S")
     except (OverflowError, ValueError, OSError):
         return "-"
 
@@ -133,10 +128,7 @@ def _decisions(decisions: Sequence[Mapping[str, Any]]) -> Markup:
 
 
 def _row(decision: Mapping[str, Any]) -> list[object]:
-    ratio, gain_s, move_s = (_number(decision, key) for key in ("ratio", "gain_s", "move_s"))
-    small_files = decision.get("small_files")
-    each = [decision, *_relief(decision), *([small_files] if isinstance(small_files, dict) else [])]
-    copied = sum(int(_number(of, "copied_bytes") or 0) for of in each)
+    ratio, gain_s, move_s = (decided.number(decision, key) for key in ("ratio", "gain_s", "move_s"))
     verdict = str(decision.get("verdict", "-"))
     why = str(decision.get("why", ""))
     return [
@@ -146,23 +138,15 @@ def _row(decision: Mapping[str, Any]) -> list[object]:
         "-" if ratio is None else f"{ratio:.2f} times as fast",
         "-" if gain_s is None else seconds(gain_s),
         "-" if move_s is None else seconds(move_s),
-        about_bytes(copied),
+        about_bytes(decided.copied_bytes(decision)),
     ]
-
-
-def _relief(decision: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    steps = decision.get("relief")
-    return [step for step in steps if isinstance(step, dict)] if isinstance(steps, list) else []
 
 
 def _plans(decision: Mapping[str, Any]) -> str:
-    """The planners with what each predicts, the fastest first; of old decisions the winner alone."""
-    plans = decision.get("plans")
-    known = [
-        (time_s, str(plan.get("planner")))
-        for plan in (plans if isinstance(plans, list) else [])
-        if isinstance(plan, dict) and (time_s := _number(plan, "predicted_s")) is not None
-    ]
-    relieved = [f"relief of {step.get('tier')}" for step in _relief(decision)]
-    named = [f"{name} {seconds(time_s)}" for time_s, name in sorted(known)] or [str(decision.get("planner", "none"))]
-    return ", ".join([*named, *relieved])
+    """The planners with what each predicts, the fastest first; of old decisions the winner alone. What else moved."""
+    known = [f"{name} {seconds(time_s)}" for name, time_s in decided.plans(decision)]
+    relieved = [f"relief of {step.get('tier')}" for step in decided.relieved(decision)]
+    promoted = decision.get("promoted")
+    times = int(decided.number(promoted, "times") or 0) if isinstance(promoted, dict) else 0
+    before = [f"after {counted(times, 'promotion')}"] if times else []
+    return ", ".join([*(known or [str(decision.get("planner", "none"))]), *relieved, *before])
