@@ -68,7 +68,7 @@ def test_what_is_hot_since_the_last_look_comes_at_once_and_then_for_what_has_coo
     assert first["gain_s"] > first["move_s"] > 0
     assert fast(pool) == {20, 21, 22, 23}
     assert (first["came_bytes"], first["left_bytes"]) == (4 * MIB, 0)
-    assert first["heat_s"] > first["gain_s"] / promotion.PAYS_WITHIN_S and first["took_s"] > 0
+    assert first["moved_heat_s"] > first["gain_s"] / promotion.PAYS_WITHIN_S and first["took_s"] > 0
     for _ in range(12):
         looks.look({40: 400_000, 41: 400_000})
     assert {40, 41} <= fast(pool)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["copied_bytes", "number", "plans", "relieved"]
+__all__ = ["copied_bytes", "moved_heat_s", "number", "plans", "relieved"]
 
 Line = Mapping[str, Any]
 
@@ -22,12 +22,20 @@ def relieved(decision: Line) -> list[Line]:
     return [step for step in steps if isinstance(step, dict)] if isinstance(steps, list) else []
 
 
+def _steps(decision: Line) -> list[Line]:
+    """All that it has moved: files, small files, what left tiers, and what was promoted or relieved before it."""
+    parts = [decision, *map(decision.get, ("small_files", "promoted", "relieved")), *relieved(decision)]
+    return [of for of in parts if isinstance(of, Mapping)]
+
+
 def copied_bytes(decision: Line) -> int:
-    """What a decision has copied in all: files, small files, what left tiers, and what was promoted or relieved before it."""
-    keys = ("small_files", "promoted", "relieved")
-    parts = [decision, *map(decision.get, keys), *relieved(decision)]
-    counts = [of.get("copied_bytes") for of in parts if isinstance(of, Mapping)]
-    return sum(count for count in counts if isinstance(count, int) and not isinstance(count, bool) and count > 0)
+    """What a decision has copied in all."""
+    return int(sum(max(0.0, number(of, "copied_bytes") or 0.0) for of in _steps(decision)))
+
+
+def moved_heat_s(decision: Line) -> float:
+    """The heat of what a decision has moved in all: what accesses to it had cost of late."""
+    return sum(max(0.0, number(of, "moved_heat_s") or 0.0) for of in _steps(decision))
 
 
 def plans(decision: Line) -> list[tuple[str, float]]:

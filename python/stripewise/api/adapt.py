@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from stripewise import _native, layouts
 from stripewise._native import StripewiseError
+from stripewise.api import heat as heat_of
 from stripewise.api import least_moves, measured, moved, parting, reading_ahead, relief, service, small_files, swaps
 from stripewise.api import plan as planning
 from stripewise.api import trace as traces
@@ -270,6 +271,8 @@ class _Candidate:
     move_s: float
     movable: list[tuple[str, Path]]
     """The files of which bytes move, each with a layout file of its own."""
+    heat_s: dict[str, float]
+    """The heat of what moves of each of them."""
     skipped: list[dict[str, str]]
 
     @property
@@ -280,7 +283,7 @@ class _Candidate:
 def _candidate(asked: _Asked, name: str, layout: str) -> _Candidate:
     total = _predicted(asked, layout)
     before, after = total["before"]["both"], total["after"]["both"]
-    skipped, moved_bytes, movable = [], 0, []
+    skipped, moved_bytes, movable, heat_s = [], 0, [], {}
     directory = asked.scratch / name
     directory.mkdir()
     for path, one in _each_file(layout, directory).items():
@@ -293,9 +296,10 @@ def _candidate(asked: _Asked, name: str, layout: str) -> _Candidate:
         if copied:
             moved_bytes += copied
             movable.append((path, one))
+            heat_s[path] = heat_of.moved_s(asked.heat, forecast["files"])
     gain_s = asked.horizon_bytes / before - asked.horizon_bytes / after
     move_s = moved_bytes * asked.pays.move_s_per_byte
-    return _Candidate(name, layout, before, after, gain_s, moved_bytes, move_s, movable, skipped)
+    return _Candidate(name, layout, before, after, gain_s, moved_bytes, move_s, movable, heat_s, skipped)
 
 
 def _best(candidates: list[_Candidate]) -> _Candidate:
@@ -442,11 +446,12 @@ def _decide(
             decision |= _numbers(chosen)
     if decision["dry_run"]:
         return _kept(decision, "only asked what would be done")
-    copied = 0
+    copied, heat_s = 0, 0.0
     for path, layout in chosen.movable:
         try:
             for done in _steps_done(asked, path, layout, progress, watch):
                 copied += done
+            heat_s += chosen.heat_s[path]
         except StripewiseError as error:
             skipped.append({"path": path, "why": str(error)})
         except KeyboardInterrupt:
@@ -460,7 +465,8 @@ def _decide(
     if watch.is_over:
         decision["stopped"] = moved.OVER
     decision["is_part"] = watch.is_over or chosen.moved_bytes < planned_bytes
-    return {**decision, "verdict": "moved", "copied_bytes": copied, "planned_bytes": planned_bytes}
+    done_so_far = {"copied_bytes": copied, "moved_heat_s": heat_s, "planned_bytes": planned_bytes}
+    return {**decision, "verdict": "moved", **done_so_far}
 
 
 def _numbers(of: _Candidate) -> Decision:

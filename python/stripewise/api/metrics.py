@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 import itertools
+import math
+import os
 import re
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from threading import Lock
 
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from stripewise import _native
+from stripewise import _native, decided, usage
 from stripewise._native import StripewiseError
-from stripewise.api import activity, adapt, measured, relief
-from stripewise.pool import Pool
+from stripewise.api import activity, adapt, measured
+from stripewise.pool import Pool, Server
+from stripewise.usage import Usage
 
 __all__ = ["serve"]
 
 LOOPBACK = "127.0.0.1"
+SHARE = 0.01
+"""Of the time, at most, for looks at all datafiles, which say what the pool has on its servers."""
+MARKER = ".stripewise"
+"""In the directory of each server: without it, its disk is not mounted."""
 
 
 def serve(pool: Pool, address: str) -> tuple[str, Callable[[], None]]:
     """Serves the metrics of a pool at `[HOST:]PORT`, in a thread; port 0 is any free one. The URL, and what ends it.
 
-    Each request looks at the counters of the servers and at the decisions of `adapt`. Raises `StripewiseError` for what
-    is no address, or cannot be listened at.
+    Each request looks at the counters and the room of the servers, and at the decisions of `adapt`. Raises
+    `StripewiseError` for what is no address, or cannot be listened at.
     """
     found = re.fullmatch(r"(?:(?P<host>[^\[\]:]+|\[[0-9a-fA-F:.]+\]):)?(?P<port>\d{1,5})", address)
     if found is None or int(found["port"]) > 65_535:
@@ -52,6 +61,9 @@ def serve(pool: Pool, address: str) -> tuple[str, Callable[[], None]]:
 class _PoolCollector(Collector):
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
+        self._alone = Lock()
+        self._used: dict[str, Usage] = {}
+        self._due_s = 0.0
 
     def describe(self) -> Iterable[Metric]:
         return ()  # So that nothing is asked of the pool before the first request.
@@ -61,6 +73,7 @@ class _PoolCollector(Collector):
         with suppress(StripewiseError):
             self._pool = Pool.load(self._pool.file)
         yield from self._servers()
+        yield from self._space()
         yield self._latencies()
         yield from self._decisions()
 
@@ -93,9 +106,12 @@ class _PoolCollector(Collector):
         verdicts = CounterMetricFamily("stripewise_adapt_decisions", "Decisions of adapt.", labels=["verdict"])
         for verdict, count in Counter(str(of.get("verdict")) for of in decisions).items():
             verdicts.add_metric([verdict], count)
-        copied = sum(map(relief.copied_bytes, decisions))
+        copied = sum(map(decided.copied_bytes, decisions))
+        heat_s = sum(map(decided.moved_heat_s, decisions))
         yield verdicts
         yield CounterMetricFamily("stripewise_adapt_copied_bytes", "Bytes that adapt has copied.", value=copied)
+        text = "Heat of what adapt has moved: what requests on it had cost of late, when it moved."
+        yield CounterMetricFamily("stripewise_adapt_moved_heat_seconds", text, value=heat_s)
         ratio = GaugeMetricFamily(
             "stripewise_adapt_gain_ratio", "How many times as fast the last move has made the servers.", labels=["how"]
         )
@@ -104,12 +120,45 @@ class _PoolCollector(Collector):
             ratio.add_metric(["measured"], gain["ratio"])
             ratio.add_metric(["predicted"], gain["predicted_ratio"])
         yield ratio
-        for what, text in (("used", "Bytes of the pool on the server"), ("free", "Bytes that are left on the server")):
-            space = GaugeMetricFamily(
-                f"stripewise_server_{what}_bytes", f"{text}, at the last decision.", labels=["server"]
-            )
-            known = decisions[-1].get(f"{what}_bytes") if decisions else None
-            for server, count in known.items() if isinstance(known, dict) else ():
-                if isinstance(count, int | float):
-                    space.add_metric([str(server)], count)
-            yield space
+
+    def _space(self) -> Iterator[Metric]:
+        """Room as of now, of servers that can be used: a system call for each."""
+        up = GaugeMetricFamily("stripewise_server_up", "Whether the server can be used: 1, or 0.", labels=["server"])
+        used = GaugeMetricFamily("stripewise_server_used_bytes", "Bytes of the pool on the server.", labels=["server"])
+        text = "Bytes that can still be written to the server."
+        free = GaugeMetricFamily("stripewise_server_free_bytes", text, labels=["server"])
+        known = self._looked()
+        for tier in (*self._pool.tiers, self._pool.meta):
+            for server in tier.servers:
+                of, room = known.get(server.name), _room_bytes(server)
+                is_up = room is not None and (of is None or of.error is None)
+                up.add_metric([server.name], is_up)
+                if room is None or not is_up:
+                    continue
+                if of is not None:
+                    used.add_metric([server.name], of.used_bytes)
+                    if tier.capacity_bytes is not None:
+                        room = min(room, max(0, tier.capacity_bytes - of.used_bytes))
+                if math.isfinite(room):
+                    free.add_metric([server.name], room)
+        yield from (up, used, free)
+
+    def _looked(self) -> dict[str, Usage]:
+        """What the pool has on each server. O(its files): a look is kept for a hundred times as long as it took."""
+        with self._alone:
+            began_s = time.monotonic()
+            if began_s >= self._due_s:
+                with suppress(StripewiseError):
+                    self._used = usage.of_pool(self._pool)
+                now_s = time.monotonic()
+                self._due_s = now_s + (now_s - began_s) / SHARE
+            return self._used
+
+
+def _room_bytes(server: Server) -> float | None:
+    """What can be written there: without end where its file system does not say; `None` if the server is not there."""
+    try:
+        room = os.statvfs(server.path / MARKER)
+    except OSError:
+        return None
+    return room.f_bavail * room.f_frsize if room.f_blocks else math.inf

@@ -52,7 +52,7 @@ PAYS_WITHIN_S = 10.0
 PARTS = (1, 2, 4, 8)
 """Of what moves in the time of a look: how much is moved at once, whichever is worth most."""
 
-SUMS = ("files", "came_bytes", "left_bytes", "copied_bytes", "gain_s", "move_s", "took_s")
+SUMS = ("files", "came_bytes", "left_bytes", "moved_heat_s", "copied_bytes", "gain_s", "move_s", "took_s")
 """Of promotions, which the next decision has."""
 
 Load = dict[tuple[str, int], float]
@@ -353,8 +353,8 @@ class Promoter:
             "files": len(files),
             "came_bytes": sum(batch.few.came.get(path, 0) for path in files),
             "left_bytes": sum(batch.few.left.get(path, 0) for path in files),
-            "heat_s": sum(batch.few.heat_us.get(path, 0.0) for path in files) / 1e6,
             "copied_bytes": copied,
+            "moved_heat_s": sum(batch.few.heat_us.get(path, 0.0) for path in files) / 1e6,
             "gain_s": batch.gain_s,
             "move_s": batch.move_s,
             "took_s": self._moved_s,

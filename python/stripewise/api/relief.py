@@ -33,6 +33,8 @@ class _Candidate:
     part: TierPart
     gain_s: float
     """What staying gains in a period, by heat and profiles."""
+    heat_us: float
+    """Of what is on the tier."""
     is_hot: bool
 
     def bytes_on(self, servers: Collection[str]) -> int:
@@ -134,7 +136,7 @@ def _candidate(part: TierPart, file: FileHeat | None, block: tuple[int, float], 
     # Of the sum of all periods' halves, the last period has about half.
     gain_s = heat_us / 2e6 * share * (1 - 1 / dearer) if dearer > 1 else 0.0
     once_us = -(-(end - begin) // block_bytes) * once_s * 1e6
-    return _Candidate(part, gain_s, is_hot=heat_us > ONCE * once_us)
+    return _Candidate(part, gain_s, heat_us * share, is_hot=heat_us > ONCE * once_us)
 
 
 def _first(of: _Candidate, needed: Mapping[str, int]) -> tuple[float, float, str, tuple[int, int]]:
@@ -180,6 +182,7 @@ def take(pool: Pool, step: Step, pace: Pace, progress: Progress | None, *, most_
     if not step.is_full and not pace.urgent and pacer.finds_others_busy():
         return {**done, "why": "the servers are busy for programs, and the tier has room"}
     leaving: dict[str, list[int]] = {}
+    heat_us: dict[str, float] = {}
     planned_bytes = above = 0
     for of in step.leaving:
         begin, end = of.part["stretch"]
@@ -188,6 +191,7 @@ def take(pool: Pool, step: Step, pace: Pace, progress: Progress | None, *, most_
             above += 1
             continue
         planned_bytes += end - begin
+        heat_us[of.part["path"]] = heat_us.get(of.part["path"], 0.0) + of.heat_us
         regions = leaving.setdefault(of.part["path"], [])
         if not of.part["has_landed"]:
             regions.append(begin)
@@ -198,7 +202,14 @@ def take(pool: Pool, step: Step, pace: Pace, progress: Progress | None, *, most_
         )
     moved = _native.pool_relieve(str(pool.file), step.tier, list(leaving.items()), pacer)
     staying = [{"path": file["path"], "why": file["why"]} for file in moved["staying"]]
-    return {**done, "moved_files": moved["moved_files"], "copied_bytes": moved["copied_bytes"], "staying": staying}
+    stay = {file["path"] for file in staying}
+    return {
+        **done,
+        "moved_files": moved["moved_files"],
+        "copied_bytes": moved["copied_bytes"],
+        "moved_heat_s": sum(cost_us for path, cost_us in heat_us.items() if path not in stay) / 1e6,
+        "staying": staying,
+    }
 
 
 def settle(

@@ -138,7 +138,7 @@ def _print_promoted(done: Decision) -> None:
     console.result(
         f"promoted parts of {counted(done['files'], 'file')}: {about_bytes(done['came_bytes'])} in, "
         f"{about_bytes(done['left_bytes'])} out, copied {about_bytes(done['copied_bytes'])} in "
-        f"{seconds(done['took_s'])}; heat {seconds(done['heat_s'])}, "
+        f"{seconds(done['took_s'])}; heat {seconds(done['moved_heat_s'])}, "
         f"{seconds(done['gain_s'])} gained in {seconds(promotion.PAYS_WITHIN_S)}, {seconds(done['move_s'])} for moving"
     )
     for file in done["skipped"]:
