@@ -10,28 +10,46 @@ from pathlib import Path
 from stripewise._native import StripewiseError
 from stripewise.pool import Pool
 
+AGAIN_S = 30
+"""From a failure to the next try: a disk that comes late is there then, and the log has no line a second."""
+
 
 def unit(
     pool: Pool, name: str, purpose: str, arguments: list[str], *, command: str = "", settings: str = ""
 ) -> tuple[Path, str]:
     """Where the unit `name` of the pool belongs, root's or this user's, and its text: `command` with `arguments`.
 
-    `settings` are lines of the section `[Service]`. Without a `command` it is this installation's.
+    It begins when the disks of the pool are mounted, and again some time after it has failed. `settings` are lines of
+    the section `[Service]`. Without a `command` it is this installation's. Raises `StripewiseError` for a word that no
+    unit can have.
     """
     root = os.geteuid() == 0
-    directory = Path("/etc/systemd/system") if root else Path.home() / ".config/systemd/user"
+    directory = Path("/etc/systemd/system") if root else _of_user()
     command = command or shutil.which("stripewise") or f"{sys.executable} -m stripewise"
-    # systemd reads %, $ and quotes.
-    words = " ".join(
-        '"' + word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$") + '"'
-        for word in arguments
-    )
+    servers = [*pool.servers, *pool.meta.servers]
+    places = dict.fromkeys([pool.file.parent, *(server.path for server in servers)])
+    # A command line has variables, too.
+    words = " ".join(_quoted(word).replace("$", "$$") for word in arguments)
     text = (
-        f"[Unit]\nDescription=Stripewise: {purpose}\n\n"
-        f"[Service]\nExecStart={command} {words}\nRestart=on-failure\n{settings}\n"
+        f"[Unit]\nDescription=Stripewise: {purpose}\n"
+        f"RequiresMountsFor={' '.join(_quoted(str(place)) for place in places)}\n\n"
+        f"[Service]\nExecStart={command} {words}\nRestart=on-failure\nRestartSec={AGAIN_S}\n{settings}\n"
         f"[Install]\nWantedBy={'multi-user' if root else 'default'}.target\n"
     )
     return directory / f"stripewise-{name}-{pool.name}.service", text
+
+
+def _of_user() -> Path:
+    """Where the units of this user are, as systemd has it."""
+    configured = Path(os.environ.get("XDG_CONFIG_HOME", ""))
+    return (configured if configured.is_absolute() else Path.home() / ".config") / "systemd/user"
+
+
+def _quoted(word: str) -> str:
+    """A word of a setting; systemd reads quotes, and % names things of its own."""
+    if "\n" in word:
+        raise StripewiseError(f"{word!r} has a line feed, which no systemd unit can have: rename it")
+    return '"' + word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%") + '"'
 
 
 def install(file: Path, text: str) -> str:
