@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -306,20 +307,54 @@ def kept(used, ended_s):
     return {"ended_s": ended_s, "used_bytes": used}
 
 
-def test_a_server_that_gets_fuller_is_full_in_the_time_that_is_left():
+def full(pool, decisions, now, now_s):
+    return measured.full(Pool.load(pool.file), decisions, now, now_s)
+
+
+def test_a_server_that_gets_fuller_is_full_in_the_time_that_is_left(pool):
     now = {
         "hdd.0": Usage(300, 1000, None),
         "hdd.1": Usage(50, 10, None),
         "hdd.2": Usage(9, 9, "directory missing"),
-        "new": Usage(9, 9, None),
+        "ssd.0": Usage(9, 9, None),
     }
     before = {"hdd.0": 100, "hdd.1": 50, "hdd.2": 1}
-    week = [kept({"hdd.0": 0}, 0), kept(before, 1e6), kept({"hdd.0": 299}, 1e6 + 1000)]
-    # 200 bytes in 7200 s: the decision of more than a week ago and the younger ones do not count.
-    assert measured.full_in_s(week, now, 1e6 + 7200) == {"hdd.0": 36_000}
-    assert measured.full_in_s(week[1:], now, 1e6 + 3000) == {}
+    week = [kept({"hdd.0": 0}, 0), kept(before, 1e6), kept({"hdd.0": 299, "hdd.1": 50}, 1e6 + 1000)]
+    # 200 bytes in 7200 s: the decision of more than a week ago does not count.
+    found = full(pool, week, now, 1e6 + 7200)
+    assert (found.span_s, found.servers_s) == (7200, {"hdd.0": 36_000})
+    # The servers of a tier have what both of them have left, and all of them what is left in all.
+    assert found.tiers_s == {"hdd": 1010 / 200 * 7200} and found.pool_s == 1019 / 200 * 7200
+    assert full(pool, week[1:], now, 1e6 + 3000) is None
     for wrong in ({}, {"ended_s": "x"}, {"ended_s": 1e6}, {"ended_s": 1e6, "used_bytes": {"hdd.0": "x"}}):
-        assert measured.full_in_s([wrong], now, 1e6 + 7200) == {}
+        assert full(pool, [wrong], now, 1e6 + 7200) is None
+
+
+def test_what_was_moved_between_servers_fills_none_of_them(pool):
+    """Whether a decision has moved it, or what was promoted before it; programs wrote 30 bytes to the HDD meanwhile."""
+
+    def asked(line):
+        first = kept({"hdd.0": 900, "ssd.0": 0}, 1e6)
+        then = kept({"hdd.0": 430, "ssd.0": 500}, 1e6 + 3600) | line
+        now = {"hdd.0": Usage(430, 1000, None), "ssd.0": Usage(500, 1000, None)}
+        return full(pool, [first, then], now, 1e6 + 7200)
+
+    for line in ({"copied_bytes": 500}, {"promoted": {"copied_bytes": 500}}, {"relief": [{"copied_bytes": 500}]}):
+        found = asked(line)
+        # All that programs wrote is 30 bytes in 7200 s, so that no server is full sooner.
+        assert found.servers_s == {"ssd.0": 1000 / 30 * 7200} and found.pool_s == 2000 / 30 * 7200
+    # Of what no mover has told, 500 bytes were written there.
+    assert asked({}).servers_s == {"ssd.0": 1000 / 500 * 7200}
+    now = {"hdd.0": Usage(400, 1000, None), "ssd.0": Usage(500, 1000, None)}
+    since = full(pool, [kept({"hdd.0": 900, "ssd.0": 0}, 1e6)], now, 1e6 + 7200)
+    assert (since.servers_s, since.tiers_s, since.pool_s) == ({}, {}, None), "promoted since the last decision"
+
+
+def test_what_programs_have_removed_leaves_room(pool):
+    first, then = kept({"hdd.0": 100, "hdd.1": 900}, 1e6), kept({"hdd.0": 200, "hdd.1": 0}, 1e6 + 7200)
+    now = {"hdd.0": Usage(200, 1000, None), "hdd.1": Usage(0, 1000, None)}
+    found = full(pool, [first, then], now, 1e6 + 7200)
+    assert (found.servers_s, found.tiers_s, found.pool_s) == ({"hdd.0": 72_000}, {}, None)
 
 
 def test_what_is_no_count_in_the_state_is_not_believed():
@@ -334,11 +369,16 @@ def test_pool_show_says_what_is_full_first(pool):
     loaded = Pool.load(pool.file)
     assert "is full in" not in pool.stripewise("pool", "show", pool.file).stdout
     pool.python("import sys; open(f'{sys.argv[1]}/f', 'wb').write(bytes(range(1, 256)) * 4000)")
-    then = {"time_s": 1.0, "ended_s": time.time() - 86_400, "used_bytes": {"hdd.0": 0}}
+    then = {"time_s": 1.0, "ended_s": time.time() - 5 * 3600, "used_bytes": {"hdd.0": 0}}
     adapting.state_file(loaded).write_text(json.dumps(then))
-    assert "hdd.0 is full in" in pool.stripewise("pool", "show", pool.file).stdout
+    shown = pool.stripewise("pool", "show", pool.file).stdout
+    told = ", ".join(rf"{name} is full in [\d,.]+ (?:days|hours)" for name in (r"hdd\.0", "hdd", "the pool"))
+    assert re.search(rf"^{told}, at the rate of the last 5\.0 hours,", shown, flags=re.MULTILINE)
     document = json.loads(pool.stripewise("pool", "show", pool.file, "--json").stdout)
     assert list(document["full_in_s"]) == ["hdd.0"] and document["full_in_s"]["hdd.0"] > 0
+    assert document["full_by_rate_of_s"] == pytest.approx(5 * 3600, rel=0.05)
+    # All servers are on one disk here: each of them has all of its room, and so has the pool.
+    assert document["pool_full_in_s"] == pytest.approx(document["full_in_s"]["hdd.0"], rel=0.05)
 
 
 def test_a_line_that_a_kill_has_cut_is_left_out(pool):

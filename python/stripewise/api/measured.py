@@ -6,22 +6,26 @@ outlives the process.
 
 from __future__ import annotations
 
+import math
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
+from itertools import pairwise
 from typing import Any
 
 from stripewise import usage
 from stripewise.api import activity
 from stripewise.api.activity import Done
-from stripewise.decided import number, plans
-from stripewise.pool import Pool
+from stripewise.decided import copied_bytes, number, plans
+from stripewise.pool import Pool, Server
 from stripewise.usage import Usage
 
 __all__ = [
+    "Full",
     "Gain",
     "done_by_servers",
-    "full_in_s",
+    "full",
     "gain_of_last_move",
     "last_gain",
     "number",
@@ -108,19 +112,87 @@ def last_gain(decisions: Sequence[Mapping[str, Any]]) -> dict[str, float] | None
     return None
 
 
-def full_in_s(decisions: Sequence[Mapping[str, Any]], now: Mapping[str, Usage], now_s: float) -> dict[str, float]:
-    """In how many seconds a server is full at the rate of the last week; one that does not get fuller is not in it."""
-    recent = (of for of in decisions if LEAST_S <= now_s - (_number(of.get("ended_s")) or now_s) <= WEEK_S)
-    first = next(recent, None)
-    used = first.get("used_bytes") if first is not None else None
-    if first is None or not isinstance(used, dict):
-        return {}
-    passed_s = now_s - first["ended_s"]
-    found = {}
-    for name, of in now.items():
-        before = _number(used.get(name))
-        if before is not None and of.error is None and of.used_bytes > before:
-            found[name] = of.free_bytes / (of.used_bytes - before) * passed_s
+@dataclass(frozen=True)
+class Full:
+    """When a pool gets full at the rate at which it has got fuller of late."""
+
+    span_s: float
+    """The time over which that rate is known."""
+    servers_s: dict[str, float]
+    """By server, in how many seconds it is full; one that does not get fuller is not in it."""
+    tiers_s: dict[str, float]
+    """The same of all servers of a tier together."""
+    pool_s: float | None
+    """The same of all tiers together; `None` where they do not get fuller."""
+
+
+def full(pool: Pool, decisions: Sequence[Mapping[str, Any]], now: Mapping[str, Usage], now_s: float) -> Full | None:
+    """When the pool is full, by what decisions of the last week have kept; `None` where none is an hour old.
+
+    What was moved from server to server is no growth. Where a decision says that something was moved before it, or
+    nothing says what was, the servers that got fuller share what all of them together have got.
+    """
+    kept = [(ended_s, of) for of in decisions if (ended_s := number(of, "ended_s")) is not None]
+    recent = [(ended_s, of) for ended_s, of in kept if now_s - WEEK_S <= ended_s <= now_s and _used(of)]
+    if not recent or now_s - recent[0][0] < LEAST_S:
+        return None
+    span_s = now_s - recent[0][0]
+    there = {name: of for name, of in now.items() if of.error is None}
+    grown = dict.fromkeys(there, 0.0)
+    steps = [(_used(of), copied_bytes(of) > 0) for _, of in recent]
+    # Of what was promoted since the last decision the next one tells.
+    steps.append(({name: float(of.used_bytes) for name, of in there.items()}, True))
+    for (before, _), (after, is_moved) in pairwise(steps):
+        for name, more in _growth(before, after, is_moved=is_moved).items():
+            grown[name] = grown.get(name, 0.0) + more
+    tiers = {tier.name: [of for of in tier.servers if of.name in there] for tier in (*pool.tiers, pool.meta)}
+    data = [of for tier in pool.tiers for of in tiers[tier.name]]
+
+    def in_s(servers: Sequence[Server]) -> float | None:
+        more = sum(grown[of.name] for of in servers)
+        return _free_bytes(servers, there) / more * span_s if more > 0 else None
+
+    each = {of.name: in_s([of]) for servers in tiers.values() for of in servers}
+    together = {tier.name: in_s(tiers[tier.name]) for tier in pool.tiers}
+    return Full(span_s, _known(each), _known(together), in_s(data))
+
+
+def _used(decision: Mapping[str, Any]) -> dict[str, float]:
+    """Bytes by server when a decision ended."""
+    used = decision.get("used_bytes")
+    return _known({str(name): number(used, name) for name in used}) if isinstance(used, dict) else {}
+
+
+def _known(of: Mapping[str, float | None]) -> dict[str, float]:
+    return {name: value for name, value in of.items() if value is not None}
+
+
+def _growth(before: Mapping[str, float], after: Mapping[str, float], *, is_moved: bool) -> dict[str, float]:
+    """By how many bytes each server got fuller by what programs wrote and removed."""
+    more = {name: after[name] - before[name] for name in before.keys() & after.keys()}
+    if not is_moved:
+        return more
+    in_all, fuller = sum(more.values()), sum(of for of in more.values() if of > 0)
+    share = max(0.0, in_all) / fuller if fuller > 0 else 0.0
+    return {name: of * share for name, of in more.items() if of > 0}
+
+
+def _free_bytes(servers: Sequence[Server], there: Mapping[str, Usage]) -> float:
+    """What can be written to all of these. Servers on one file system share what it has left."""
+    devices: dict[int, list[Server]] = {}
+    for of in servers:
+        try:
+            devices.setdefault(of.path.stat().st_dev, []).append(of)
+        except OSError:
+            continue
+    found = 0.0
+    for together in devices.values():
+        try:
+            room = os.statvfs(together[0].path)
+        except OSError:
+            continue  # It has just gone.
+        limit = room.f_bavail * room.f_frsize if room.f_blocks else math.inf
+        found += min(limit, sum(there[of.name].free_bytes for of in together))
     return found
 
 

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -19,7 +19,8 @@ def pool_show(
 ) -> None:
     """Show a pool: its tiers and servers, what they cost, how full they are.
 
-    If `stripewise adapt` is at work on the pool, it also says which server is full first, and when.
+    If `stripewise adapt` is at work on the pool, it also says when the first server, the first tier and the whole pool
+    are full, at the rate at which programs have filled them in the last week, or since it began.
 
     \b
     Examples:
@@ -32,9 +33,9 @@ def pool_show(
 def print_pool(pool: Pool, *, as_json: bool) -> None:
     """Prints `pool` to stdout."""
     states = pools.usage_of(pool)
-    full_in_s = measured.full_in_s(adapt.decisions(pool), states, time.time())
+    full = measured.full(pool, adapt.decisions(pool), states, time.time())
     if as_json:
-        console.document({**pools.document(pool), "full_in_s": full_in_s})
+        console.document({**pools.document(pool), **_full_document(full)})
         return
     console.result(f"pool '{pool.name}' on {pool.label}")
     console.result(f"  mount      {pool.mount}")
@@ -71,8 +72,33 @@ def print_pool(pool: Pool, *, as_json: bool) -> None:
             )
     console.out.print(servers)
     _show_seeks(pool)
-    for name, in_s in sorted(full_in_s.items(), key=lambda of: of[1])[:1]:
-        console.result(f"{name} is full in {in_s / 86_400:,.1f} days at the rate of the last week")
+    if full is not None:
+        _show_full(full)
+
+
+def _full_document(full: measured.Full | None) -> dict[str, Any]:
+    """When servers, tiers and the pool are full, and over which time that is known."""
+    if full is None:
+        return {"full_in_s": {}, "tiers_full_in_s": {}, "pool_full_in_s": None, "full_by_rate_of_s": None}
+    return {
+        "full_in_s": full.servers_s,
+        "tiers_full_in_s": full.tiers_s,
+        "pool_full_in_s": full.pool_s,
+        "full_by_rate_of_s": full.span_s,
+    }
+
+
+def _show_full(full: measured.Full) -> None:
+    """The server and the tier that are full first, and the pool."""
+    firsts = [min(of.items(), key=lambda each: each[1]) for of in (full.servers_s, full.tiers_s) if of]
+    firsts += [("the pool", full.pool_s)] if full.pool_s is not None else []
+    if firsts:
+        told = ", ".join(f"{name} is full in {_days(in_s)}" for name, in_s in firsts)
+        console.result(f"{told}, at the rate of the last {_days(full.span_s)}, without what was moved")
+
+
+def _days(time_s: float) -> str:
+    return f"{time_s / 86_400:,.1f} days" if time_s >= 2 * 86_400 else f"{time_s / 3600:.1f} hours"
 
 
 def _show_seeks(pool: Pool) -> None:
