@@ -1,5 +1,6 @@
 """`stripewise top`: figures of emulated servers and of devices, and what cannot be known."""
 
+import itertools
 import os
 import re
 import signal
@@ -7,6 +8,7 @@ import struct
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -55,6 +57,63 @@ def test_the_metadata_tier_is_shown_once_it_has_served_small_files(pool):
     assert re.search(counted, printed, flags=re.MULTILINE)
     # What it can serve was never measured.
     assert re.search(r"^small files: [\d.]+% of what `small` hints; load unknown$", printed, flags=re.MULTILINE)
+
+
+SLOW_META = """
+[meta.emulate]
+read = { startup = ["15ms", "25ms"], bandwidth = "100MB/s" }
+write = { startup = ["15ms", "25ms"], bandwidth = "100MB/s" }
+"""
+
+
+@pytest.fixture
+def slow_meta(tmp_path, stripewise):
+    """A mounted pool whose metadata tier can serve some fifty requests a second: any machine keeps it busy."""
+    base = tmp_path / "slow"
+    stripewise("pool", "init", base, "--emulate", "--hdd", "1")
+    file = base / "pool.toml"
+    file.write_text(file.read_text() + SLOW_META)
+    loaded = Pool.load(file)
+    hinting.hint(placing.place_of(Path(), loaded), ["small=64K"])
+    stripewise("mount", file)
+    yield loaded
+    stripewise("umount", "--lazy", file)
+
+
+def test_a_known_load_is_shown_with_its_prediction_and_the_threshold(slow_meta, stripewise):
+    """Of real requests through a mount, enough for the threshold to fall."""
+
+    def expected():
+        found = activity.meta_load(slow_meta)
+        last, now = [of for of in found["periods"] if of["served"] or of["waiting"]][-1], found["periods"][-1]
+        predicted = f"load {last['load']:.2f}, next {now['bls_esm']:.2f} by BLS-ESM, {now['esm']:.2f} by ESM"
+        return last, now, f"small files: {now['share']:.1%} of what `small` hints; {predicted}"
+
+    def write(number):
+        (slow_meta.mount / f"f{number}").write_bytes(bytes(8192))
+
+    until_s = time.monotonic() + 60
+    with ThreadPoolExecutor(4) as pool:
+        # One always waits for the tier, so that it has no rest.
+        for begin in itertools.count(step=4):
+            if any(period["share"] < 1 for period in activity.meta_load(slow_meta)["periods"]):
+                break
+            assert time.monotonic() < until_s, "a tier that has no rest lowers no threshold"
+            list(pool.map(write, range(begin, begin + 4)))
+    assert activity.meta_load(slow_meta)["is_known"]
+    while True:
+        # A second may end while the command looks.
+        before = expected()
+        printed = stripewise("top", "--pool", slow_meta.file, "--once").stdout
+        if expected()[2] == before[2]:
+            break
+        assert time.monotonic() < until_s + 60
+    last, now, line = before
+    assert line in printed.splitlines()
+    assert "load unknown" not in printed
+    assert 0 < last["load"] <= 1.5 and now["esm"] > 0 and 0 < now["share"] <= 1
+    counted = rf"^metadata tier, .* ago: {last['served']:,} requests in a second, {last['names']:,} of them on names, "
+    assert re.search(counted, printed, flags=re.MULTILINE)
 
 
 def names_served(pool):
