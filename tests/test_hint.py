@@ -35,6 +35,20 @@ def test_the_page_lists_the_table():
     assert re.findall(r"^\| \d+ \|.*$", page, flags=re.MULTILINE) == rows
 
 
+def test_the_help_lists_the_table(stripewise):
+    """The words, ranges and defaults that the parser has, in its order, and no other."""
+    printed = stripewise("hint", "--help").stdout
+    listed = printed.partition("Optimisations:")[2].partition("layout=ROUND")[0]
+    expected = []
+    for each in hinting.optimisations():
+        expected += [each["form"], each["does"]]
+        for of in each["parameters"]:
+            steps = f" in steps of {of['multiple']}" if of["multiple"] != "1" else ""
+            expected.append(f"{of['name'].upper()}: {of['least']} to {of['most']}{steps}, {of['default']} if left out")
+    assert " ".join(listed.split()) == " ".join(" ".join(expected).split())
+    assert max(map(len, printed.splitlines())) <= 80
+
+
 def test_hints_are_said_shown_and_removed(pool):
     asked(pool, ".", "small=64K")
     said = json.loads(asked(pool, ".", "small=8K", "--for", "*.h5", "--json").stdout)

@@ -11,9 +11,19 @@ from stripewise.places import Place
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from stripewise._native import Hints, Optimisation, PathTaken
+    from stripewise._native import Hints, Optimisation, OptimisationParameter, PathTaken
 
-__all__ = ["Place", "hint", "hints", "optimisations", "remove", "remove_all", "why"]
+__all__ = [
+    "Optimisation",
+    "OptimisationParameter",
+    "Place",
+    "hint",
+    "hints",
+    "optimisations",
+    "remove",
+    "remove_all",
+    "why",
+]
 
 
 def optimisations() -> list[Optimisation]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,10 +16,13 @@ from stripewise.cli import console
 from stripewise.units import exact_bytes
 
 if TYPE_CHECKING:
-    from stripewise.api.hinting import Place
+    from stripewise.api.hinting import Optimisation, OptimisationParameter, Place
 
 MOST_RULES = 20
 """Of those that are shown: `apply` may have set one for each file."""
+HELP_COLUMNS = 72
+"""Of a line of the list of optimisations, which stands four columns in."""
+INDENT = " " * 4
 
 
 def hint(
@@ -52,33 +57,10 @@ def hint(
 
     \b
     Optimisations:
-      small=SIZE   the first SIZE bytes of a file are in its inode, on the
-                   metadata tier: 4KiB to 1GiB, without =SIZE 64KiB
-      readahead=WINDOW:DEPTH
-                   what a sequential or strided reader reads next is fetched
-                   from all servers before it asks: windows of 64KiB to
-                   128MiB, without =WINDOW 8MiB; DEPTH of them at once, 1 to
-                   8, without :DEPTH 2
-      writebehind=SIZE:DELAY
-                   small writes one behind the other go to the servers in
-                   whole stripes, SIZE at once, 64KiB to 128MiB, without
-                   =SIZE 4MiB; at the latest after DELAY, 10ms to 60s,
-                   without :DELAY 1s, and before a sync or close returns
-      cached=MOST
-                   the kernel of a mount keeps what is read, from one open
-                   to the next, of files of no more than MOST bytes, 4KiB
-                   to 512TiB, without =MOST 1GiB; such a file cannot be
-                   written while it is open so
-      class=RANK   while an orchestrator is at work, requests on the file
-                   wait until programs have paused on files of a lower
-                   rank: 1 to 7, without =RANK 1; all others have 0
-      direct=LEAST
-                   requests of LEAST bytes and more, 4KiB to 1GiB, without
-                   =LEAST 1MiB, leave nothing in the page caches of the
-                   servers
+      {optimisations}
       layout=ROUND[/OFFSET@ROUND...]
-                   where every byte is, as in a layout file: servers with
-                   their widths, and more regions with their offsets
+          where every byte is, as in a layout file: servers with their widths,
+          and more regions with their offsets
 
     \b
     Examples:
@@ -111,6 +93,25 @@ def hint(
     elif settings:
         hinting.hint(place, settings, pattern=pattern)
     _print(place, as_json=as_json)
+
+
+def _listed(table: Iterable[Optimisation]) -> list[str]:
+    """Lines of the help: how each is written, what it does, and what its parameters may be."""
+    lines = []
+    for each in table:
+        told = textwrap.wrap(each["does"], HELP_COLUMNS, initial_indent=INDENT, subsequent_indent=INDENT)
+        lines += [each["form"], *told, *(INDENT + _range(parameter) for parameter in each["parameters"])]
+    return lines
+
+
+def _range(parameter: OptimisationParameter) -> str:
+    steps = "" if parameter["multiple"] == "1" else f" in steps of {parameter['multiple']}"
+    named, least, most = parameter["name"].upper(), parameter["least"], parameter["most"]
+    return f"{named}: {least} to {most}{steps}, {parameter['default']} if left out"
+
+
+# The table that the parser reads by is the one that the help is made of.
+hint.__doc__ = (hint.__doc__ or "").replace("{optimisations}", "\n      ".join(_listed(hinting.optimisations())))
 
 
 def _print(place: Place, *, as_json: bool) -> None:
