@@ -98,3 +98,50 @@ with pool.open("hers", "rb") as file:
     assert file.read() == b"carol" * 1000
 """,
     )
+
+
+def test_hints_are_those_of_users_who_may_write_the_directory(shared: Path) -> None:
+    """They count for files of others there, which keep their owners and rights. The pool's root is for root to hint."""
+    said = as_user(
+        ALICE,
+        shared,
+        """
+from stripewise import StripewiseError
+from stripewise._native import hint_set
+os.umask(0)
+for name, mode in (("hers", 0o755), ("all", 0o777), ("sticky", 0o1777)):
+    pool.mkdir(name)
+    os.chmod(os.path.join(os.path.dirname(pool_file), "names/tree", name), mode)
+    hint_set(pool_file, name, None, ["small=64K"])
+for place, setting in ((".", "small=64K"), ("hers", "layout=disk.0:64K")):
+    try:
+        hint_set(pool_file, place, None, [setting])
+        raise AssertionError(f"{setting} was taken for {place}")
+    except StripewiseError as error:
+        print(error)
+""",
+    )
+    assert all(word in said for word in ("change the hints of", "rules")), said
+    as_user(
+        CAROL,
+        shared,
+        """
+from stripewise import StripewiseError
+from stripewise._native import hint_set, file_stat, hints_of
+for place in ("hers", "sticky"):
+    try:
+        hint_set(pool_file, place, None, ["small=4K"])
+        raise AssertionError(f"a hint was taken for {place}")
+    except StripewiseError:
+        assert hints_of(pool_file, place)["hints"] == [{"pattern": None, "optimisations": ["small=64KiB"]}]
+hint_set(pool_file, "all", None, ["small=8K"])
+for place, small in (("all", "small=8KiB"), ("sticky", "small=64KiB")):
+    with pool.open(f"{place}/carols", "wb") as file:
+        file.write(b"carol" * 100)
+    assert file_stat(pool_file, f"{place}/carols")["made_with"] == [small]
+    inode = os.stat(os.path.join(os.path.dirname(pool_file), "names/tree", place, "carols"))
+    assert (inode.st_uid, inode.st_mode & 0o777, inode.st_size) == (user, 0o644, 500)
+    with pool.open(f"{place}/carols", "rb") as file:
+        assert file.read() == b"carol" * 100
+""",
+    )
