@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from stripewise import StripewiseError, _native
+from stripewise import StripewiseError, _native, decided
 from stripewise.api import adapt as adapting
 from stripewise.api import hinting, moved, placing, relief
 from stripewise.api import landing as landing_marks
@@ -91,7 +91,7 @@ def test_at_the_mark_the_least_gain_per_byte_leaves_and_each_decision_says_so(la
     assert servers(file, "fourth")[0] == ["hdd.0-1", "ssd.0"], "it was written and not read"
     assert servers(file, "third")[0] == ["ssd.0"], "it gains most"
     assert adapting.decisions(pool)[-1]["relief"] == [step]
-    assert relief.copied_bytes(decision) == step["copied_bytes"] + decision.get("copied_bytes", 0)
+    assert decided.copied_bytes(decision) == step["copied_bytes"] + decision.get("copied_bytes", 0)
 
 
 def test_at_the_mark_files_leave_between_two_decisions(landing):
@@ -109,7 +109,7 @@ def test_at_the_mark_files_leave_between_two_decisions(landing):
     assert adapting.copied_today(pool) == step["copied_bytes"]
     decision = rounds.decide(pool, adapting.Limits(), planner="fixed", dry_run=False)
     assert decision["relieved"]["copied_bytes"] == step["copied_bytes"]
-    assert adapting.copied_today(pool) == relief.copied_bytes(decision), "nothing counts twice"
+    assert adapting.copied_today(pool) == decided.copied_bytes(decision), "nothing counts twice"
     for name in ("first", "second", "third", "fourth"):
         program(CHECK, name)
 

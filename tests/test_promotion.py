@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from conftest import BIN, with_a_file_beside_an_ssd
-from stripewise import _native, layouts
+from stripewise import _native, decided, layouts
 from stripewise.api import adapt, between, moved, promotion
 from stripewise.api.pacing import Pace
 from stripewise.pool import Pool
@@ -81,7 +81,7 @@ def test_what_is_hot_since_the_last_look_comes_at_once_and_then_for_what_has_coo
     assert copied == sum(line["copied_bytes"] for line in lines)
     kept = looks.promoter.promoted()
     assert kept["copied_bytes"] >= 8 * MIB and looks.promoter.promoted() == {}
-    assert adapt.relief.copied_bytes({"verdict": "kept", "promoted": kept}) == kept["copied_bytes"]
+    assert decided.copied_bytes({"verdict": "kept", "promoted": kept}) == kept["copied_bytes"]
 
 
 def test_what_is_read_once_stays_and_so_does_what_does_not_pay(pool):

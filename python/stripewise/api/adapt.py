@@ -22,7 +22,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from stripewise import _native, layouts
+from stripewise import _native, decided, layouts
 from stripewise._native import StripewiseError
 from stripewise.api import heat as heat_of
 from stripewise.api import least_moves, measured, moved, parting, reading_ahead, relief, service, small_files, swaps
@@ -343,7 +343,7 @@ def copied_today(pool: Pool) -> int:
     found = moved.copied_bytes(pool, since_s)
     for of in decisions(pool):
         if of["time_s"] > since_s:
-            found += max(0, relief.copied_bytes(of) - _recorded_bytes(of))
+            found += max(0, decided.copied_bytes(of) - _recorded_bytes(of))
     return found
 
 
@@ -496,7 +496,7 @@ def _has_more_to_move(pool: Pool) -> bool:
 
 def _unrecorded_bytes(decision: Decision, watch: moved.Watched) -> int:
     """Of what this decision has copied so far, and promotions before it, what has no line yet."""
-    return max(0, relief.copied_bytes(decision) - _recorded_bytes(decision) - watch.recorded_bytes)
+    return max(0, decided.copied_bytes(decision) - _recorded_bytes(decision) - watch.recorded_bytes)
 
 
 def _steps_done(asked: _Asked, path: str, layout: Path, progress: Progress, watch: moved.Watched) -> Iterator[int]:

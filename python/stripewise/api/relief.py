@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 from stripewise import _native
 from stripewise._native import StripewiseError
 from stripewise.api.pacing import Pace, Pacer, Progress
-from stripewise.decided import copied_bytes
 
 if TYPE_CHECKING:
     from stripewise._native import FileHeat, PoolHeat, TierPart, TierRoom
     from stripewise.pool import Pool, Tier
 
-__all__ = ["Step", "copied_bytes", "landed", "reserves_bytes", "settle", "steps", "take"]
+__all__ = ["Step", "landed", "reserves_bytes", "settle", "steps", "take"]
 
 ONCE = 0.5
 """A file that landed is hot if its heat is more than this part of what it costs to write it once: one that was only
