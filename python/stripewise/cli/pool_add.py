@@ -43,7 +43,7 @@ def pool_add(
       stripewise pool add p/pool.toml /disk3 /disk4 --tier hdd --no-fill
 
     \b
-    Exit codes: 0 added; files that programs keep in their place stay, and are named. 1 refused.
+    Exit codes: 0 added, files that stay are named; 1 refused.
     """
     pool = Pool.load(pool_file)
     names = pool_life.add(pool, directories, tier)

@@ -48,7 +48,7 @@ def pool_drain(
       stripewise pool drain p/pool.toml hdd.1
 
     \b
-    Exit codes: 0 nothing is left on it, 1 files stay (with --dry-run: would stay) or refused.
+    Exit codes: 0 nothing is left on it, 1 files stay, or would, or refused.
     """
     pool = Pool.load(pool_file)
     if dry_run:

@@ -68,8 +68,8 @@ const CURSOR: usize = 10;
 const GIVEN_UP: u64 = u64::MAX;
 /// In the place of an entry: its page is nothing's. Parts have numbers below.
 const IS_FREE: u64 = 1 << 63;
-/// Of a full table, pages that are given up at once; the coldest.
-const ROOM_MADE: usize = MAX_PAGES as usize / 4;
+/// Which part of the entries is given up at once where there is no room: the coldest quarter.
+const ROOM_MADE: usize = 4;
 /// Parts of a period after which room may be made again.
 const ROOM_PERIODS: u64 = 8;
 
@@ -364,8 +364,8 @@ impl HeatTable {
             counters.iter().map(|counter| u64::from(counter.load(Ordering::Relaxed))).sum::<u64>()
         };
         let mut taken: Vec<(u64, usize, u64)> = self.taken().map(|of| (sum(of.counters), of.index, of.place)).collect();
-        let spare = ROOM_MADE.min(taken.len());
-        if spare > 0 && spare < taken.len() {
+        let spare = taken.len() / ROOM_MADE;
+        if spare > 0 {
             taken.select_nth_unstable(spare - 1);
         }
         taken[..spare].iter().for_each(|&(_, index, place)| self.give_up(index, place));
@@ -643,7 +643,7 @@ mod tests {
     fn the_coldest_give_their_place_to_what_comes_while_the_table_is_in_use() {
         let directory = tempfile::tempdir().unwrap();
         let table = open(directory.path());
-        let (made, cold) = (ROOM_MADE as u64, FULL / 2);
+        let (made, cold) = (FULL / ROOM_MADE as u64, FULL / 2);
         fill(&table, 1..FULL - cold + 1, 1000);
         fill(&table, FULL - cold + 1..FULL + 1, 10);
         assert_eq!((table.parts().len() as u64, table.missed()), (FULL, 0));
@@ -700,6 +700,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let tables = [open(directory.path()), open(directory.path())];
         fill(&tables[0], 1..101, 1_000_000);
+        fill(&tables[0], 101..FULL, 1);
         std::thread::scope(|scope| {
             for (number, table) in (0..4).zip(tables.iter().cycle()) {
                 scope.spawn(move || {

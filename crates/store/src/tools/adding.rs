@@ -28,7 +28,7 @@ use stripewise_layout::ServerId;
 pub fn add_servers(file: &Path, asked: &[(String, PathBuf)]) -> Result<Vec<String>> {
     let store = Store::of_file(file)?;
     let _alone = store.begin_apply()?;
-    let planned = Planned::of(&store, asked)?;
+    let planned = NewServers::of(&store, asked)?;
     let mut made = Vec::new();
     for server in &planned.new {
         let was_there = backend::site(server).marker().is_ok();
@@ -63,7 +63,7 @@ fn unmake(made: &[&Server]) {
 }
 
 /// Servers that can be added, and the pool as it is with them.
-pub(crate) struct Planned {
+pub(crate) struct NewServers {
     /// Names of all that were asked for, in order.
     pub(crate) names: Vec<String>,
     /// Those that the pool does not have.
@@ -72,7 +72,7 @@ pub(crate) struct Planned {
     pub(crate) pool: Pool,
 }
 
-impl Planned {
+impl NewServers {
     /// Checks that the directories can be servers of those tiers. Nothing is changed.
     ///
     /// # Errors

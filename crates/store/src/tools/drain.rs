@@ -18,7 +18,7 @@ use crate::os::error::{Error, Result};
 use crate::os::room::Room;
 use crate::pool::pool_file::Pool;
 use crate::pool::store::Store;
-use crate::tools::adding::Planned;
+use crate::tools::adding::NewServers;
 use crate::tools::leaving::{names, stretches_on, targets};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -137,7 +137,7 @@ pub fn check_replacement(file: &Path, name: &str, root: &Path) -> Result<()> {
     let _alone = store.begin_apply()?;
     let leaving = store.pool().named(name)?.clone();
     let tier = store.pool().tiers[leaving.tier].name.clone();
-    let planned = Planned::of(&store, &[(tier, root.to_owned())])?;
+    let planned = NewServers::of(&store, &[(tier, root.to_owned())])?;
     let Some(new) = planned.new.first().map(|server| server.id) else {
         let known = planned.names.first().map(|name| planned.pool.named(name)).transpose()?;
         let targets = known.map(|server| server.id).into_iter().collect();
