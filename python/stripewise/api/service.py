@@ -19,20 +19,21 @@ def unit(
 ) -> tuple[Path, str]:
     """Where the unit `name` of the pool belongs, root's or this user's, and its text: `command` with `arguments`.
 
-    It begins when the disks of the pool are mounted, and again some time after it has failed. `settings` are lines of
-    the section `[Service]`. Without a `command` it is this installation's. Raises `StripewiseError` for a word that no
-    unit can have.
+    It begins when the pool file and the namespace can be reached, behind all mounts of the machine, and again some time
+    after it has failed. A server that is missing does not keep it back: the pool goes on without that, too. `settings`
+    are lines of the section `[Service]`. Without a `command` it is this installation's. Raises `StripewiseError` for a
+    word that no unit can have.
     """
     root = os.geteuid() == 0
     directory = Path("/etc/systemd/system") if root else _of_user()
     command = command or shutil.which("stripewise") or f"{sys.executable} -m stripewise"
-    servers = [*pool.servers, *pool.meta.servers]
-    places = dict.fromkeys([pool.file.parent, *(server.path for server in servers)])
+    places = dict.fromkeys([pool.file.parent, *(server.path for server in pool.meta.servers)])
     # A command line has variables, too.
     words = " ".join(_quoted(word).replace("$", "$$") for word in arguments)
     text = (
         f"[Unit]\nDescription=Stripewise: {purpose}\n"
-        f"RequiresMountsFor={' '.join(_quoted(str(place)) for place in places)}\n\n"
+        f"RequiresMountsFor={' '.join(_quoted(str(place)) for place in places)}\n"
+        f"After=local-fs.target remote-fs.target\n\n"
         f"[Service]\nExecStart={command} {words}\nRestart=on-failure\nRestartSec={AGAIN_S}\n{settings}\n"
         f"[Install]\nWantedBy={'multi-user' if root else 'default'}.target\n"
     )
