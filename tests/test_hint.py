@@ -137,7 +137,7 @@ def test_a_layout_is_a_rule_for_what_is_made_in_the_directory_and_below(pool):
         left = pool.stripewise("hint", directory, "--remove").stdout
         assert left == "runs: version 2\n  **/*.h5: layout=hdd.1:8KiB\n  e: layout=hdd.0:4KiB\n"
         left = pool.stripewise("hint", directory, "--remove", "--all").stdout
-        assert left == "runs: version 0\n  e: layout=hdd.0:4KiB\n"
+        assert left == "runs: version 3\n  e: layout=hdd.0:4KiB\n"
     finally:
         pool.stripewise("umount", "--lazy", pool.mount)
 

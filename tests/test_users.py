@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from stripewise import _native
+from stripewise.api import hinting, placing
+from stripewise.api.pools import Pool
 
 ALICE, CAROL = 62101, 62103
 
@@ -145,3 +147,30 @@ for place, small in (("all", "small=8KiB"), ("sticky", "small=64KiB")):
         assert file.read() == b"carol" * 100
 """,
     )
+
+
+def test_a_removal_that_may_not_change_the_rules_changes_no_hint(shared: Path) -> None:
+    """The directory is the user's own, and the rule for what is in it is root's."""
+    as_user(ALICE, shared, "pool.mkdir('d')")
+    place = placing.place_of(Path("d"), Pool.load(shared))
+    hinting.hint(place, ["layout=disk.0:64K", "readahead=1M"])
+    before = hinting.hints(place)
+    assert (len(before["hints"]), len(before["layouts"])) == (1, 1)
+    prefix = """
+from pathlib import Path
+from stripewise import StripewiseError
+from stripewise.api import hinting, placing
+from stripewise.api.pools import Pool
+place = placing.place_of(Path("d"), Pool.load(Path(pool_file)))
+"""
+    for call in (
+        "hinting.remove(place)",
+        "hinting.remove_all(place)",
+        'hinting.remove(place, ["readahead", "layout"])',
+    ):
+        attempt = f"{prefix}try:\n    {call}\nexcept StripewiseError as error:\n    print(error)"
+        assert "rules.toml" in as_user(ALICE, shared, attempt)
+        assert hinting.hints(place) == before, call
+    as_user(ALICE, shared, f'{prefix}hinting.remove(place, ["readahead"])')
+    after = hinting.hints(place)
+    assert (after["hints"], after["layouts"], after["version"]) == ([], before["layouts"], before["version"] + 1)

@@ -10,7 +10,7 @@ use stripewise_optimisation::{OptimisationSetting, OptimisationType, ParameterTy
 use stripewise_store::handle::Optimisations;
 use stripewise_store::hints::DirectoryHints;
 use stripewise_store::layout_hints::HintedLayout;
-use stripewise_store::{Error as StoreError, Store};
+use stripewise_store::{Store, Unsaid};
 use stripewise_whatif::HintProposal;
 
 /// Each as people write it; of one that this release does not understand what is wrong with it.
@@ -80,26 +80,6 @@ impl Asked {
         }
         Ok(asked)
     }
-
-    /// Says it of the directory `path`: all of it or nothing.
-    fn say(self, store: &Store, path: &Path, pattern: Option<Pattern>) -> Result<(), StoreError> {
-        let kept = match &self.layout {
-            None => None,
-            Some(layout) => {
-                let kept = store.keep_rules([&Store::hinted_pattern(path, pattern.as_ref())?])?;
-                store.hint_layout(path, pattern.as_ref(), layout)?;
-                Some(kept)
-            }
-        };
-        if self.optimisations.enabled().is_empty() {
-            return Ok(());
-        }
-        let said = store.change_hints(path, |hints| hints.set(pattern, self.optimisations));
-        said.map(drop).map_err(|error| match kept.map(|kept| store.restore_rules(&kept)) {
-            Some(Err(other)) => StoreError::Invalid(format!("{error}; its rule stays changed: {other}")),
-            _ => error,
-        })
-    }
 }
 
 /// The pattern of names in one directory.
@@ -156,7 +136,8 @@ pub(crate) fn hint_set<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let pattern = pattern_of(pattern)?;
     let store = Store::of_file(&pool_file).map_err(raise)?;
-    Asked::parse(&settings, &store)?.say(&store, &path, pattern).map_err(raise)?;
+    let Asked { optimisations, layout } = Asked::parse(&settings, &store)?;
+    store.say_hints(&path, pattern, optimisations, layout.as_ref()).map_err(raise)?;
     to_python(py, &describe(&store, &path, &store.hints(&path).map_err(raise)?)?)
 }
 
@@ -181,31 +162,18 @@ pub(crate) fn hint_remove(
     let (layouts, names): (Vec<_>, Vec<_>) = names.iter().partition(|name| format!("{name}=").starts_with(LAYOUT));
     let index = |name: &&String| Ok(OptimisationSetting::parse(name).map_err(raise)?.pack().0);
     let indices = names.iter().map(index).collect::<PyResult<Vec<u32>>>()?;
-    let all = indices.is_empty() && layouts.is_empty();
-    let (of_rules, of_hints) = (all || !layouts.is_empty(), all || !indices.is_empty());
+    let what = match names.is_empty() && layouts.is_empty() {
+        true => Unsaid::All,
+        false => Unsaid::Some { indices: &indices, layout: !layouts.is_empty() },
+    };
     let store = Store::of_file(&pool_file).map_err(raise)?;
-    let only = (!all).then_some(&indices[..]);
-    let has_rule = of_rules && store.has_hinted_layout(&path, pattern.as_ref()).map_err(raise)?;
-    let has_hints = of_hints && store.hints(&path).map_err(raise)?.remove(pattern.as_ref(), only);
-    let is_there = if all { has_rule || has_hints } else { has_rule == of_rules && has_hints == of_hints };
-    if is_there && has_hints {
-        let remove = |hints: &mut DirectoryHints| {
-            hints.remove(pattern.as_ref(), only);
-            Ok(())
-        };
-        store.change_hints(&path, remove).map_err(raise)?;
-    }
-    if is_there && has_rule {
-        store.remove_hinted_layout(&path, pattern.as_ref()).map_err(raise)?;
-    }
-    Ok(is_there)
+    store.unsay_hints(&path, pattern.as_ref(), what).map_err(raise)
 }
 
 /// Removes all hints of the directory `path`, damaged ones too.
 #[pyfunction]
 pub(crate) fn hints_remove_all(pool_file: PathBuf, path: PathBuf) -> PyResult<()> {
-    let store = Store::of_file(&pool_file).map_err(raise)?;
-    store.remove_hints(&path).and_then(|()| store.remove_hinted_layouts(&path)).map_err(raise)
+    Store::of_file(&pool_file).map_err(raise)?.remove_hints(&path).map_err(raise)
 }
 
 /// Why the requests on the file `path` go where they go.

@@ -41,7 +41,7 @@ pub use pool::space::{Forecast, RoomSurvey, Space};
 pub use pool::store::{Collected, Store};
 pub use pool::{epoch, neighbours, rules, store};
 pub use tools::emulation::EmulationSnapshot;
-pub use tools::hinting::PathTaken;
+pub use tools::hinting::{PathTaken, Unsaid};
 pub use tools::rules_kept::RulesKept;
 pub use tools::survey::ServerUsage;
 pub use tools::{

@@ -5,18 +5,18 @@ mod common;
 use common::life::{On, findings};
 use common::{TestPool, in_own_mounts, layout, mount_tmpfs, pattern};
 use rustix::fs::{Mode, OFlags, RenameFlags, XattrFlags};
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
 use std::sync::Arc;
-use stripewise_layout::{Pattern, ServerId};
-use stripewise_optimisation::{OptimisationSetting, SMALL};
+use stripewise_layout::{Layout, Pattern, ServerId};
+use stripewise_optimisation::{OptimisationSetting, READAHEAD, SMALL};
 use stripewise_store::adding::add_server;
 use stripewise_store::drain::DrainWatch;
 use stripewise_store::handle::Optimisations;
 use stripewise_store::hints::{ATTRIBUTE, DirectoryHints, MAX_HINTS};
 use stripewise_store::pool::meta_periods;
 use stripewise_store::small_files::{DueSmallFile, MovedBefore, move_small_files};
-use stripewise_store::{File, Files, Pool, Store, Then};
+use stripewise_store::{File, Files, Pool, Store, Then, Unsaid};
 
 fn small(bytes: u64) -> Optimisations {
     let mut optimisations = Optimisations::default();
@@ -163,9 +163,12 @@ fn a_directory_gives_layouts_to_what_is_made_in_it_and_below() {
     }
     let on = |server: u16| layout(&[(0, &[(server, 4096)])]);
     let (directory, h5) = (Path::new("d*"), Pattern::new("*.h5").unwrap());
-    assert_eq!(store.hint_layout(directory, Some(&h5), &on(1)).unwrap().as_str(), "d\\*/**/*.h5");
+    let say = |path: &Path, names: Option<&Pattern>, layout: &Layout| {
+        store.say_hints(path, names.cloned(), Optimisations::default(), Some(layout))
+    };
+    say(directory, Some(&h5), &on(1)).unwrap();
     // What is said of all names later does not reach the names of which more is said.
-    assert_eq!(store.hint_layout(directory, None, &on(2)).unwrap().as_str(), "d\\*/**/*");
+    say(directory, None, &on(2)).unwrap();
     set(store, "d*", None, 8192);
     for (name, expected) in [("d*/x", on(2)), ("d*/x.h5", on(1)), ("d*/below/y.h5", on(1)), ("d*/below/y", on(2))] {
         make(&files, name, b"some bytes");
@@ -179,15 +182,24 @@ fn a_directory_gives_layouts_to_what_is_made_in_it_and_below() {
     assert_eq!((hinted("d*"), hinted("d*/below")), (vec!["**/*".to_owned(), "**/*.h5".to_owned()], Vec::new()));
     assert_eq!(hinted("."), ["d\\*/**/*", "d\\*/**/*.h5"]);
     assert_eq!(store.path_taken(Path::new("d*/x")).unwrap().rule.unwrap().as_str(), "d\\*/**/*");
-    assert!(store.hint_layout(Path::new("d*/x"), None, &on(0)).unwrap_err().to_string().contains("Not a directory"));
-    assert!(store.hint_layout(directory, None, &on(7)).is_err());
-    assert!(store.remove_hinted_layout(directory, Some(&h5)).unwrap());
-    assert!(!store.remove_hinted_layout(directory, Some(&h5)).unwrap());
-    store.hint_layout(Path::new("dx"), None, &on(0)).unwrap();
-    store.remove_hinted_layouts(directory).unwrap();
+    assert!(say(Path::new("d*/x"), None, &on(0)).unwrap_err().to_string().contains("Not a directory"));
+    assert!(say(directory, None, &on(7)).is_err());
+    let only_layout = Unsaid::Some { indices: &[], layout: true };
+    assert!(store.unsay_hints(directory, Some(&h5), only_layout).unwrap());
+    assert!(!store.unsay_hints(directory, Some(&h5), only_layout).unwrap());
+    assert!(!store.unsay_hints(directory, Some(&h5), Unsaid::All).unwrap());
+    let both = Unsaid::Some { indices: &[READAHEAD.index], layout: true };
+    assert!(!store.unsay_hints(directory, None, both).unwrap(), "only one of them was said");
+    assert_eq!((hinted("d*"), store.hints(directory).unwrap().version), (vec!["**/*".to_owned()], 1));
+    say(Path::new("dx"), None, &on(0)).unwrap();
+    assert!(store.unsay_hints(directory, None, only_layout).unwrap());
     assert_eq!((hinted("d*"), hinted("dx")), (Vec::new(), vec!["**/*".to_owned()]));
     make(&files, "d*/after", b"some bytes");
     assert_eq!(where_it_is(store, "d*/after").0, 8192, "the hint `small` of the directory");
+    say(directory, None, &on(2)).unwrap();
+    store.remove_hints(directory).unwrap();
+    let none = store.hints(directory).unwrap();
+    assert_eq!((hinted("d*"), none.hints().len(), none.version), (Vec::new(), 0, 2));
 }
 
 #[test]
@@ -218,7 +230,100 @@ fn forged_hints_keep_no_file_from_being_made() {
         }
     }
     store.remove_hints(Path::new(".")).unwrap();
-    assert_eq!(store.hints(Path::new(".")).unwrap(), DirectoryHints::default());
+    let none = store.hints(Path::new(".")).unwrap();
+    assert_eq!((none.hints().len(), none.version), (0, 1), "that of a later release has its version elsewhere or here");
+}
+
+/// Copies of hints are told apart by their version, also where all of them were removed meanwhile.
+#[test]
+fn the_version_counts_on_when_all_hints_are_removed() {
+    let pool = TestPool::new(2);
+    let store = pool.open();
+    store.remove_hints(Path::new(".")).unwrap();
+    assert_eq!(store.hints(Path::new(".")).unwrap(), DirectoryHints::default(), "there was nothing to change");
+    set(&store, ".", None, 4096);
+    assert_eq!(set(&store, ".", Some("*.h5"), 4096).version, 2);
+    store.remove_hints(Path::new(".")).unwrap();
+    let none = store.hints(Path::new(".")).unwrap();
+    assert_eq!((none.hints().len(), none.version), (0, 3));
+    assert_eq!(set(&store, ".", None, 4096).version, 4);
+    // Damaged behind the version, which can be read.
+    let tree = pool.pool.namespace.join("tree");
+    let mut bytes = store.hints(Path::new(".")).unwrap().encode().unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    rustix::fs::setxattr(&tree, ATTRIBUTE, &bytes, XattrFlags::REPLACE).unwrap();
+    assert!(store.hints(Path::new(".")).is_err());
+    store.remove_hints(Path::new(".")).unwrap();
+    assert_eq!(store.hints(Path::new(".")).unwrap().version, 5);
+}
+
+/// A hint and a rule are changed together: where the directory cannot be written, the rules are as they were, in their order.
+#[test]
+fn hints_and_rules_change_together_or_not_at_all() {
+    if in_own_mounts("hints_and_rules_change_together_or_not_at_all") {
+        return;
+    }
+    let pool = TestPool::new(2);
+    let (one, two) = (layout(&[(0, &[(0, 4096)])]), layout(&[(0, &[(1, 4096)])]));
+    let (top, names) = (Path::new("."), Pattern::new("*.h5").unwrap());
+    {
+        let store = pool.open();
+        store.say_hints(top, Some(names.clone()), small(4096), Some(&one)).unwrap();
+        store.set_rule(&Pattern::new("**/a*").unwrap(), &two).unwrap();
+    }
+    let tree = pool.pool.namespace.join("tree");
+    rustix::mount::mount_bind(&tree, &tree).unwrap();
+    let read_only = rustix::mount::MountFlags::BIND | rustix::mount::MountFlags::RDONLY;
+    rustix::mount::mount_remount(&tree, read_only, c"").unwrap();
+    let store = pool.open();
+    let now = || {
+        let rules = store.hinted_layouts(top).unwrap().into_iter().map(|rule| (rule.pattern, (*rule.layout).clone()));
+        (rules.collect::<Vec<_>>(), store.hints(top).unwrap())
+    };
+    let before = now();
+    assert_eq!(before.0, [("**/*.h5".to_owned(), one), ("**/a*".to_owned(), two.clone())]);
+    let changes: [&dyn Fn() -> stripewise_store::Result<()>; 4] = [
+        &|| store.say_hints(top, Some(names.clone()), small(8192), Some(&two)),
+        &|| store.say_hints(top, None, small(8192), Some(&two)),
+        &|| store.unsay_hints(top, Some(&names), Unsaid::All).map(drop),
+        &|| store.remove_hints(top),
+    ];
+    for change in changes {
+        assert_eq!(change().unwrap_err().errno(), rustix::io::Errno::ROFS);
+        assert_eq!(now(), before);
+    }
+    // What changes a rule alone does not write the directory.
+    assert!(store.unsay_hints(top, Some(&names), Unsaid::Some { indices: &[], layout: true }).unwrap());
+    assert_eq!(now(), (before.0[1..].to_vec(), before.1));
+}
+
+/// Whether another thread waits for the lock of `path`, as the kernel lists it.
+fn is_awaited(path: &Path) -> bool {
+    let inode = format!(":{} ", std::fs::metadata(path).unwrap().ino());
+    let locks = std::fs::read_to_string("/proc/locks").unwrap();
+    locks.lines().any(|line| line.contains("->") && line.contains("FLOCK") && line.contains(&inode))
+}
+
+#[test]
+fn a_change_under_way_does_not_bring_back_hints_that_are_removed_meanwhile() {
+    let pool = TestPool::new(1);
+    let (store, other) = (pool.open(), pool.open());
+    set(&store, ".", None, 4096);
+    let tree = pool.pool.namespace.join("tree");
+    std::thread::scope(|scope| {
+        let mut removing = None;
+        let change = |hints: &mut DirectoryHints| {
+            let removal = scope.spawn(|| other.remove_hints(Path::new(".")).unwrap());
+            while !removal.is_finished() && !is_awaited(&tree) {
+                std::thread::yield_now();
+            }
+            removing = Some(removal);
+            hints.set(Some(Pattern::new("*.h5").unwrap()), small(4096))
+        };
+        store.change_hints(Path::new("."), change).unwrap();
+        removing.unwrap().join().unwrap();
+    });
+    assert_eq!(store.hints(Path::new(".")).unwrap().hints(), [], "the removal came last");
 }
 
 #[test]

@@ -171,6 +171,14 @@ impl DirectoryHints {
         true
     }
 
+    /// No hints, as the change after those that `bytes` stand for, which may be damaged: their version counts on where it can be read.
+    pub(crate) fn none_after(bytes: &[u8]) -> Self {
+        let mut reader = Reader(bytes);
+        let is_begun = reader.take::<5>().is_ok_and(|begin| begin[..4] == MAGIC);
+        let version = reader.u32().ok().filter(|_| is_begun).unwrap_or(0);
+        Self { version: version.wrapping_add(1), hints: Vec::new() }
+    }
+
     /// The attribute's bytes.
     ///
     /// # Errors

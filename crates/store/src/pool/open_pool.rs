@@ -170,26 +170,44 @@ impl OpenPool {
     /// Files to come whose path (relative to the tree) matches `pattern` get `layout`. Replaces the rule of the same
     /// pattern. An exact path wins over a pattern, a later pattern over an earlier one.
     pub fn set_rule(&self, pattern: &Pattern, layout: &Layout) -> Result<()> {
-        self.set_rule_before(pattern, layout, None)
+        self.set_rule_before(pattern, layout, None, || Ok(()))
     }
 
-    /// As [`OpenPool::set_rule`]: it is the latest one, or comes before the first that has a pattern which begins with `others`.
-    pub(crate) fn set_rule_before(&self, pattern: &Pattern, layout: &Layout, others: Option<&str>) -> Result<()> {
+    /// As [`OpenPool::set_rule`]: it is the latest one, or comes before the first that has a pattern which begins with `others`. Where
+    /// what is to be done `then` fails, the rules are as they were.
+    pub(crate) fn set_rule_before(
+        &self,
+        pattern: &Pattern,
+        layout: &Layout,
+        others: Option<&str>,
+        then: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
         self.check_new_layout(layout)?;
         let layout = self.layouts.put(layout)?;
-        self.change_rules(|rules| {
+        let set = |rules: &mut Vec<Rule>| {
             rules.retain(|rule| rule.pattern != *pattern);
             let is_other = |rule: &Rule| others.is_some_and(|others| rule.pattern.as_str().starts_with(others));
             let at = rules.iter().position(is_other).unwrap_or(rules.len());
             rules.insert(at, Rule { pattern: pattern.clone(), layout });
-        })
+        };
+        self.change_rules_then(set, then)
     }
 
     /// Changes the rules, and tells those who know them to look again.
     pub(crate) fn change_rules(&self, change: impl FnOnce(&mut Vec<Rule>)) -> Result<()> {
-        self.rules.change(change)?;
+        self.change_rules_then(change, || Ok(()))
+    }
+
+    /// [`OpenPool::change_rules`] as one change with what is to be done `then`: where that fails, the rules are as they were.
+    pub(crate) fn change_rules_then(
+        &self,
+        change: impl FnOnce(&mut Vec<Rule>),
+        then: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let done = self.rules.change(change, then);
+        // Also where they were put back: another may have looked meanwhile.
         self.plane.bump_epoch(RULES_COUNTER);
-        Ok(())
+        done
     }
 
     /// Removes the rule of exactly this pattern; whether there was one.

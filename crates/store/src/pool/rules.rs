@@ -126,15 +126,25 @@ impl Rules {
         toml::from_str::<RawRules>(text).map_err(failed)?.rule.iter().map(RawRule::check).collect()
     }
 
-    /// Changes the file under a lock, so that two changes at once both count.
-    pub(crate) fn change(&self, change: impl FnOnce(&mut Vec<Rule>)) -> Result<()> {
+    /// Changes the file under a lock, so that two changes at once both count. Where what is to be done `then` fails, the rules are as
+    /// they were.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Vec<Rule>), then: impl FnOnce() -> Result<()>) -> Result<()> {
         let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
         let lock = rustix::fs::openat(&self.namespace, ".", flags, Mode::empty()).map_err(unchanged)?;
         sys::retry(|| rustix::fs::flock(&lock, FlockOperation::LockExclusive)).map_err(unchanged)?;
         // Of a shared pool, all read them and root writes them.
         let mode = rustix::fs::fstat(&lock).map_err(unchanged)?.st_mode & 0o044 | 0o600;
-        let mut rules = self.read()?;
+        let before = self.read()?;
+        let mut rules = before.clone();
         change(&mut rules);
+        self.write(&rules, mode)?;
+        then().map_err(|error| match self.write(&before, mode) {
+            Ok(()) => error,
+            Err(other) => Error::Invalid(format!("{error}; the rules stay changed: {other}")),
+        })
+    }
+
+    fn write(&self, rules: &[Rule], mode: u32) -> Result<()> {
         let raw = |rule: &Rule| RawRule { pattern: rule.pattern.as_str().to_owned(), layout: hex(&rule.layout) };
         let text = toml::to_string(&RawRules { rule: rules.iter().map(raw).collect() }).map_err(failed)?;
         sys::replace_file(&self.namespace, RULES_FILE, text.as_bytes(), Mode::from_raw_mode(mode)).map_err(unchanged)

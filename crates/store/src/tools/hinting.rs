@@ -7,13 +7,13 @@ use crate::format::hints::{
 use crate::os::error::{Error, HintsError, Result};
 use crate::os::sys::{proc_path, retry};
 use crate::pool::store::Store;
-use rustix::fd::{AsFd as _, BorrowedFd};
+use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use rustix::fs::{FlockOperation, Mode, OFlags, XattrFlags};
 use rustix::io::Errno;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
-use stripewise_layout::Pattern;
+use stripewise_layout::{Layout, Pattern};
 use stripewise_optimisation::OptimisationSetting;
 
 /// The bytes of the attribute; `None` where there is none. One system call.
@@ -54,6 +54,20 @@ pub struct PathTaken {
     pub hinted_now: Optimisations,
     /// Version of these hints.
     pub hints_version: u32,
+}
+
+/// What a directory is to say no more of some names.
+#[derive(Debug, Clone, Copy)]
+pub enum Unsaid<'a> {
+    /// Anything.
+    All,
+    /// The optimisations of these indices, and the layout if that is asked for.
+    Some {
+        /// Of optimisations.
+        indices: &'a [u32],
+        /// Whether the layout goes, too.
+        layout: bool,
+    },
 }
 
 impl Store {
@@ -152,39 +166,110 @@ impl Store {
         path: &Path,
         change: impl FnOnce(&mut DirectoryHints) -> Result<(), HintsError>,
     ) -> Result<DirectoryHints> {
+        let directory = self.lock_hints(path)?;
+        let mut hints = self.hints_of(directory.as_fd(), path)?;
+        change(&mut hints).map_err(|reason| Error::Hints { path: path.to_owned(), reason })?;
+        self.write_hints(directory.as_fd(), path, &hints)?;
+        Ok(hints)
+    }
+
+    /// Says what files get that are made in the directory at `path` from now on, with a name that matches `names`: these
+    /// optimisations and, here and below, that layout. All of it or nothing.
+    ///
+    /// # Errors
+    /// As [`Store::change_hints`]; the pool cannot have the layout, or the caller may not write the rules.
+    pub fn say_hints(
+        &self,
+        path: &Path,
+        names: Option<Pattern>,
+        optimisations: Optimisations,
+        layout: Option<&Layout>,
+    ) -> Result<()> {
+        let directory = self.lock_hints(path)?;
+        let says_more = !optimisations.enabled().is_empty();
+        let mut hints = DirectoryHints::default();
+        if says_more {
+            let unusable = |reason| Error::Hints { path: path.to_owned(), reason };
+            hints = self.hints_of(directory.as_fd(), path)?;
+            hints.set(names.clone(), optimisations).map_err(unusable)?;
+        }
+        let write = || if says_more { self.write_hints(directory.as_fd(), path, &hints) } else { Ok(()) };
+        match layout {
+            Some(layout) => self.hint_layout(path, names.as_ref(), layout, write),
+            None => write(),
+        }
+    }
+
+    /// Removes some of what was said of exactly these `names`, or all of it; whether that was said. Else, and where it fails,
+    /// nothing is changed.
+    ///
+    /// # Errors
+    /// As [`Store::say_hints`].
+    pub fn unsay_hints(&self, path: &Path, names: Option<&Pattern>, what: Unsaid<'_>) -> Result<bool> {
+        let directory = self.lock_hints(path)?;
+        let (of_hints, of_rules, only) = match what {
+            Unsaid::All => (true, true, None),
+            Unsaid::Some { indices, layout } => (!indices.is_empty(), layout, Some(indices)),
+        };
+        let mut hints = DirectoryHints::default();
+        if of_hints {
+            hints = self.hints_of(directory.as_fd(), path)?;
+        }
+        let has_hints = hints.remove(names, only);
+        // Who may not write the rules may ask for what is not there.
+        let has_rule = of_rules && self.has_hinted_layout(path, names)?;
+        let is_there = match what {
+            Unsaid::All => has_hints || has_rule,
+            Unsaid::Some { .. } => (has_hints, has_rule) == (of_hints, of_rules),
+        };
+        if !is_there {
+            return Ok(false);
+        }
+        let write = || if has_hints { self.write_hints(directory.as_fd(), path, &hints) } else { Ok(()) };
+        if has_rule { self.remove_hinted_layout(path, names, write) } else { write() }?;
+        Ok(true)
+    }
+
+    /// Removes all hints of the directory at `path`, damaged ones too, and the layouts that it gives; or nothing. Their version counts
+    /// on.
+    ///
+    /// # Errors
+    /// It is no directory, or the caller may not write it or the rules.
+    pub fn remove_hints(&self, path: &Path) -> Result<()> {
+        let directory = self.lock_hints(path)?;
+        let mut buffer = [0; MAX_BYTES];
+        let found = match read(directory.as_fd(), &mut buffer) {
+            Ok(length) => length,
+            // Longer than hints are: what it begins with says no more than that.
+            Err(Errno::RANGE) => Some(0),
+            Err(errno) => return Err(Error::io("remove the hints of", path)(errno)),
+        };
+        let after = found.map(|length| DirectoryHints::none_after(&buffer[..length]));
+        self.remove_hinted_layouts(path, || match &after {
+            Some(none) => self.write_hints(directory.as_fd(), path, none),
+            None => Ok(()),
+        })
+    }
+
+    /// The directory at `path`, whose hints no other changes until it is closed.
+    fn lock_hints(&self, path: &Path) -> Result<OwnedFd> {
         let failed = |errno| Error::io("change the hints of", path)(errno);
         let place = self.open_place(path)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = retry(|| rustix::fs::open(proc_path(place.as_fd()), flags, Mode::empty())).map_err(failed)?;
         retry(|| rustix::fs::flock(&directory, FlockOperation::LockExclusive)).map_err(failed)?;
-        let mut hints = self.hints_of(directory.as_fd(), path)?;
-        let unusable = |reason| Error::Hints { path: path.to_owned(), reason };
-        change(&mut hints).map_err(unusable)?;
-        let bytes = hints.encode().map_err(unusable)?;
-        retry(|| rustix::fs::fsetxattr(&directory, ATTRIBUTE, &bytes, XattrFlags::empty())).map_err(failed)?;
-        self.tell_of_hints(directory.as_fd());
-        Ok(hints)
+        Ok(directory)
     }
 
-    /// Those who know the hints of `directory` ask again.
-    fn tell_of_hints(&self, directory: BorrowedFd<'_>) {
+    /// Writes the hints of `directory`, which is locked; those who know them ask again.
+    fn write_hints(&self, directory: BorrowedFd<'_>, path: &Path, hints: &DirectoryHints) -> Result<()> {
+        let bytes = hints.encode().map_err(|reason| Error::Hints { path: path.to_owned(), reason })?;
+        retry(|| rustix::fs::fsetxattr(directory, ATTRIBUTE, &bytes, XattrFlags::empty()))
+            .map_err(Error::io("change the hints of", path))?;
         // What cannot be looked at now is asked for again within a second.
         if let Ok(stat) = rustix::fs::fstat(directory) {
             self.plane().bump_epoch(stat.st_ino);
         }
-    }
-
-    /// Removes all hints of the directory at `path`, damaged ones too.
-    ///
-    /// # Errors
-    /// It is no directory, or the caller may not write it.
-    pub fn remove_hints(&self, path: &Path) -> Result<()> {
-        let place = self.open_place(path)?;
-        match rustix::fs::removexattr(proc_path(place.as_fd()), ATTRIBUTE) {
-            Ok(()) | Err(Errno::NODATA) => {}
-            Err(errno) => return Err(Error::io("remove the hints of", path)(errno)),
-        }
-        self.tell_of_hints(place.as_fd());
         Ok(())
     }
 }

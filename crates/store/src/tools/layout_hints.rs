@@ -4,9 +4,6 @@
 use crate::os::error::{Error, Result};
 use crate::pool::rules::Rule;
 use crate::pool::store::Store;
-use rustix::fd::AsFd as _;
-use rustix::fs::FileType;
-use rustix::io::Errno;
 use std::path::Path;
 use std::sync::Arc;
 use stripewise_layout::{Layout, Pattern};
@@ -44,29 +41,21 @@ fn pattern_of(beginning: &str, names: Option<&Pattern>) -> Result<Pattern> {
 impl Store {
     /// Says what layout files get that are made in the directory at `path` (relative to the tree) or below it, with a name that
     /// matches `names`, in place of what was said of exactly these. Of all names it counts only where no pattern of the directory
-    /// matches. The pattern of the rule.
+    /// matches. Where what is to be done `then` fails, nothing is changed.
     ///
     /// # Errors
-    /// It is no directory, the pool cannot have the layout, or the rules cannot be written.
-    pub fn hint_layout(&self, path: &Path, names: Option<&Pattern>, layout: &Layout) -> Result<Pattern> {
-        let place = self.open_place(path)?;
-        let stat = rustix::fs::fstat(place.as_fd()).map_err(Error::io("look at", path))?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
-            return Err(Error::io("change the hints of", path)(Errno::NOTDIR));
-        }
+    /// The path of the directory is no text, the pool cannot have the layout, or the rules cannot be written; those of `then`.
+    pub(crate) fn hint_layout(
+        &self,
+        path: &Path,
+        names: Option<&Pattern>,
+        layout: &Layout,
+        then: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
         let beginning = beginning(path)?;
         let pattern = pattern_of(&beginning, names)?;
         let first = names.is_none().then(|| format!("{beginning}{BELOW}"));
-        self.set_rule_before(&pattern, layout, first.as_deref())?;
-        Ok(pattern)
-    }
-
-    /// The pattern of the rule that [`Store::hint_layout`] sets.
-    ///
-    /// # Errors
-    /// The path of the directory is no text.
-    pub fn hinted_pattern(path: &Path, names: Option<&Pattern>) -> Result<Pattern> {
-        pattern_of(&beginning(path)?, names)
+        self.set_rule_before(&pattern, layout, first.as_deref(), then)
     }
 
     /// The rules for files in and below the directory at `path` alone, the oldest first: by hints, and by `apply`.
@@ -85,33 +74,39 @@ impl Store {
     ///
     /// # Errors
     /// The rules cannot be read.
-    pub fn has_hinted_layout(&self, path: &Path, names: Option<&Pattern>) -> Result<bool> {
+    pub(crate) fn has_hinted_layout(&self, path: &Path, names: Option<&Pattern>) -> Result<bool> {
         let pattern = pattern_of(&beginning(path)?, names)?;
         Ok(self.rules()?.iter().any(|rule| rule.pattern == pattern))
     }
 
-    /// Removes what [`Store::hint_layout`] has said of exactly these names; whether there was something.
+    /// Removes what [`Store::hint_layout`] has said of exactly these names. Where what is to be done `then` fails, nothing is changed.
     ///
     /// # Errors
-    /// The rules cannot be read or written.
-    pub fn remove_hinted_layout(&self, path: &Path, names: Option<&Pattern>) -> Result<bool> {
-        // Who may not write the rules may ask for what is not there.
-        Ok(self.has_hinted_layout(path, names)? && self.remove_rule(&pattern_of(&beginning(path)?, names)?)?)
+    /// The rules cannot be read or written; those of `then`.
+    pub(crate) fn remove_hinted_layout(
+        &self,
+        path: &Path,
+        names: Option<&Pattern>,
+        then: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let pattern = pattern_of(&beginning(path)?, names)?;
+        self.change_rules_then(|rules| rules.retain(|rule| rule.pattern != pattern), then)
     }
 
-    /// Removes all that [`Store::hint_layout`] has said of the directory.
+    /// Removes all that [`Store::hint_layout`] has said of the directory, as one change with what is to be done `then`.
     ///
     /// # Errors
     /// As [`Store::remove_hinted_layout`].
-    pub fn remove_hinted_layouts(&self, path: &Path) -> Result<()> {
+    pub(crate) fn remove_hinted_layouts(&self, path: &Path, then: impl FnOnce() -> Result<()>) -> Result<()> {
         let beginning = format!("{}{BELOW}", beginning(path)?);
         let is_own = |rule: &Rule| {
             let names = rule.pattern.as_str().strip_prefix(&beginning);
             names.is_some_and(|names| !names.contains('/'))
         };
+        // Who may not write the rules may ask for what is not there.
         if self.rules()?.iter().any(is_own) {
-            self.change_rules(|rules| rules.retain(|rule| !is_own(rule)))?;
+            return self.change_rules_then(|rules| rules.retain(|rule| !is_own(rule)), then);
         }
-        Ok(())
+        then()
     }
 }
