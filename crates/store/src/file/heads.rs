@@ -16,7 +16,9 @@ impl Inode {
     /// Bytes of the head of a file that has a handle and no datafile; 0 of all others. O(datafiles) loads.
     fn lone_head_bytes(&self) -> Result<u64> {
         let file = if self.has_handle() { self.file()? } else { return Ok(0) };
-        Ok(if file.has_datafile() { 0 } else { file.placement().layout.head_in_inode_bytes() })
+        // What must not be changed here has no writer of its head either.
+        let has_none = file.has_datafile() || file.unknown_promise().is_some();
+        Ok(if has_none { 0 } else { file.placement().layout.head_in_inode_bytes() })
     }
 
     /// Whether the file has no datafile yet, as far as is known without a system call.

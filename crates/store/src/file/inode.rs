@@ -161,7 +161,7 @@ impl Inode {
         let (file, truncating_to) = load(&store, handle, real, &fd)?;
         let inode = Self::of(store, Some(handle), real, file, fd, fd_writes);
         if truncating_to.is_some()
-            && let Err(error) = inode.finish_interrupted()
+            && let Err(error) = inode.check_changeable().and_then(|()| inode.finish_interrupted())
         {
             // A move has left every byte in its place; only what it freed cannot be cleared away. Of a truncation some bytes may
             // be gone and others not.
@@ -275,12 +275,25 @@ impl Inode {
         self.file.read().unwrap_or_else(PoisonError::into_inner).inode().is_some()
     }
 
-    /// Has a descriptor that can write what the layout puts into the inode, for a program that is to change the file, which `place`
-    /// (O_PATH) stands for. One load where there is one, two where there is nothing in the inode.
+    /// Whether this release can change the file's bytes and keep what its handle promises of them. No system call where its places are
+    /// known.
     ///
     /// # Errors
-    /// Those of `open`: ETXTBSY while the file is run as a program past the mount, EROFS, EACCES.
+    /// [`Error::LaterOptimisation`].
+    pub(crate) fn check_changeable(&self) -> Result<()> {
+        // A handle that cannot be read is told of by what reads it next.
+        let promise = self.known_file().ok().and_then(|file| file.unknown_promise());
+        promise.map_or(Ok(()), |index| Err(Error::LaterOptimisation { path: self.label(), index }))
+    }
+
+    /// Has a descriptor that can write what the layout puts into the inode, for a program that is to change the file, which `place`
+    /// (O_PATH) stands for. A lock and one load where there is one, two where there is nothing in the inode.
+    ///
+    /// # Errors
+    /// Those of `open`: ETXTBSY while the file is run as a program past the mount, EROFS, EACCES. EROFS also where its handle has an
+    /// optimisation of a later release that a change could break.
     pub fn open_to_change(&self, place: BorrowedFd<'_>) -> Result<()> {
+        self.check_changeable()?;
         if self.can_write() || !self.has_bytes_in_inode() {
             return Ok(());
         }

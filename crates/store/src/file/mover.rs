@@ -90,6 +90,7 @@ impl Inode {
             return Err(Error::NotPlaced { file: name.to_owned() });
         }
         let failed = |source: Error| Error::Move { file: name.to_owned(), source: Box::new(source) };
+        self.check_changeable().map_err(failed)?;
         self.store.check_layout(layout).map_err(failed)?;
         let hash = self.store.layouts.put(layout).map_err(failed)?;
         let layout = self.store.layouts.get(&hash).map_err(failed)?;

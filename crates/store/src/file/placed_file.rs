@@ -117,6 +117,7 @@ pub struct PlacedFile {
     direct: Direct,
     /// How far behind its requests are served, where its handle says so.
     rank: u8,
+    unknown_promise: Option<u32>,
 }
 
 impl PlacedFile {
@@ -147,6 +148,7 @@ impl PlacedFile {
             cached: None,
             direct: Direct::NEVER,
             rank: 0,
+            unknown_promise: None,
         })
     }
 
@@ -230,6 +232,12 @@ impl PlacedFile {
         self.cached = hints::cached(hinted);
         self.direct = Direct::of(hinted);
         self.rank = hints::rank(hinted);
+        self.unknown_promise = hinted.unknown_promise();
+    }
+
+    /// An optimisation of its handle which promises something of its bytes, and which this release does not know.
+    pub(crate) fn unknown_promise(&self) -> Option<u32> {
+        self.unknown_promise
     }
 
     /// How its readers are to be served ahead, where its handle says so.

@@ -118,7 +118,11 @@ impl Inode {
     /// Registers one more writer of this process: call it once for each descriptor opened for writing. Waits while the
     /// file's layout is being changed; a move that gives way ends then. If the last one to write it crashed, puts the file in
     /// order first.
+    ///
+    /// # Errors
+    /// Those of the namespace and the servers; [`Error::LaterOptimisation`].
     pub fn register_writer(&self) -> Result<()> {
+        self.check_changeable()?;
         let mut writers = guard(&self.writers);
         if writers.count == 0 {
             // It waits until there is one.
@@ -131,7 +135,11 @@ impl Inode {
     }
 
     /// [`Inode::register_writer`] if it need not wait; whether it is registered.
+    ///
+    /// # Errors
+    /// As [`Inode::register_writer`].
     pub fn try_register_writer(&self) -> Result<bool> {
+        self.check_changeable()?;
         let mut writers = guard(&self.writers);
         if writers.count == 0 {
             let Some(lock) = self.registration(false)? else { return Ok(false) };

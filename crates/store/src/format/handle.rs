@@ -14,6 +14,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use stripewise_layout::{Layout, MAX_OFFSET};
+use stripewise_optimisation::OptimisationType;
 
 /// Name of the extended attribute.
 pub const ATTRIBUTE: &str = "user.stripewise";
@@ -35,6 +36,9 @@ const TRUNCATING: u8 = 1;
 const SPARSE: u8 = 2;
 /// Of a handle whose layout and optimisations are those that its file was made with.
 const FIRST_VERSION: u32 = 1;
+/// From this index on an optimisation promises something of the file's bytes, which a write by a release that does not know it could
+/// break. Those before it say only how requests are served.
+const FIRST_PROMISE: u32 = 16;
 /// Greatest parameters of an optimisation type: 59 bits (math E.1).
 const MAX_PARAMETERS: u64 = (1 << 59) - 1;
 
@@ -73,6 +77,12 @@ impl Optimisations {
     pub fn parameters(&self, index: u32) -> Option<u64> {
         let at = self.enabled.binary_search_by_key(&index, |entry| entry.0).ok()?;
         Some(self.enabled[at].1)
+    }
+
+    /// The first enabled type that this release does not know and that promises something of the bytes. O(enabled types).
+    pub(crate) fn unknown_promise(&self) -> Option<u32> {
+        let is_unknown = |&index: &u32| index >= FIRST_PROMISE && OptimisationType::of_index(index).is_none();
+        self.enabled.iter().map(|entry| entry.0).find(is_unknown)
     }
 
     /// Enables all of `others`, also over what is enabled.

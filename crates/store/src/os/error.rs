@@ -197,6 +197,18 @@ pub enum Error {
         /// What is wrong with it.
         reason: HandleError,
     },
+    /// An optimisation of a later release promises something of the file's bytes.
+    #[error(
+        "{}: it has optimisation {index} of a later release of Stripewise, which a change by this one could break: it can be read here; \
+         change it with the release that gave it that",
+        path.display()
+    )]
+    LaterOptimisation {
+        /// The file.
+        path: PathBuf,
+        /// Index of the optimisation.
+        index: u32,
+    },
     /// The hints of a directory cannot be used, or not be what was asked for.
     #[error("hints of {}: {reason}", path.display())]
     Hints {
@@ -400,6 +412,7 @@ impl Error {
             Self::LayoutMemory { .. } => Errno::NOMEM,
             Self::Busy { .. } | Self::Applying { .. } | Self::HeldLock { .. } | Self::UnboundLock { .. } => Errno::BUSY,
             Self::ForeignLock { .. } => Errno::ACCESS,
+            Self::LaterOptimisation { .. } => Errno::ROFS,
             Self::Move { source, .. } => source.errno(),
             Self::MissingServer { .. }
             | Self::MissingDatafile { .. }

@@ -119,6 +119,12 @@ impl Files<'_> {
         if !stale && in_order(&found, &handle, subject.stat.st_size as u64) {
             return Ok(());
         }
+        if let Some(index) = handle.optimisations.unknown_promise() {
+            let what = format!("it is not in order, and has optimisation {index} of a later release");
+            let action = "check with the release that gave it that";
+            context.left(CheckFinding::new(DamageKind::LaterHandle, what, action).of(&subject.path));
+            return Ok(());
+        }
         if found.faults.is_empty() && handle.truncating_to.is_none() && !found.away.is_empty() {
             // What can be said is said: its end is not known without that server.
             self.tell_away(&subject, &handle, &datafiles, &found.away);
