@@ -142,6 +142,56 @@ def test_a_layout_is_a_rule_for_what_is_made_in_the_directory_and_below(pool):
         pool.stripewise("umount", "--lazy", pool.mount)
 
 
+def test_what_a_file_has_is_changed_by_itself(pool):
+    pool.stripewise("mount", pool.file)
+    try:
+        (pool.mount / "a").write_bytes(data := os.urandom(300_000))
+        given = pool.stripewise("hint", pool.mount / "a", "readahead=64K", "class=2").stdout
+        assert given == "a: version 2\n  readahead=64KiB:2, class=2\n"
+        why = pool.stripewise("hint", pool.mount / "a", "--why").stdout
+        assert "because it has readahead=64KiB:2, class=2, from when it was made or by `hint` or `adapt` since" in why
+        assert "what is open for reading alone is read ahead" in why
+        digest = hashlib.sha256(data).hexdigest()
+        assert [pool.python(READ, preload=preload).stdout.strip() for preload in (False, True)] == [digest] * 2
+        for arguments, said in [
+            (["small=4K"], "`small` says where its bytes are"),
+            (["layout=hdd.0:64K"], "a file gets another layout by `stripewise apply`"),
+            (["class=9"], "class: rank=9: it must be 1 to 7"),
+            (["--remove", "cached", "class"], "a has no cached and class; `stripewise hint FILE --show` lists"),
+            (["class=3", "--for", "*"], "--for PATTERN is for the names of a directory"),
+        ]:
+            refused = pool.stripewise("hint", pool.mount / "a", *arguments, check=False)
+            words = " ".join(re.sub(r"[│╭╮╰╯─]", " ", refused.stderr).split())
+            assert (refused.returncode > 0, said in words) == (True, True), words
+        # A program that has it open, on the mount and past it, sees what another writes once it has lost them.
+        elsewhere = open_pool(pool.file).open("a", "rb", buffering=0)
+        with (pool.mount / "a").open("rb", buffering=0) as reader, elsewhere as other:
+            assert reader.read(20_000) + reader.read(20_000) == data[:40_000] == other.read(40_000)
+            assert pool.stripewise("hint", pool.mount / "a", "--show").stdout == given
+            left = pool.stripewise("hint", pool.mount / "a", "--remove", "class").stdout
+            assert left == "a: version 3\n  readahead=64KiB:2\n"
+            assert pool.stripewise("hint", pool.mount / "a", "--remove").stdout == "a: version 4\n  no optimisation\n"
+            with (pool.mount / "a").open("r+b", buffering=0) as writer:
+                busy = pool.stripewise("hint", pool.mount / "a", "cached", check=False)
+                assert (busy.returncode, "a is open for writing" in busy.stderr) == (1, True)
+                writer.seek(60_000)
+                writer.write(b"new")
+                for file in (reader, other):
+                    file.seek(60_000)
+                    assert file.read(3) == b"new"
+            other.close()
+        pool.stripewise("hint", pool.mount / "a", "cached")
+        with (pool.mount / "a").open("rb", buffering=0) as reader:
+            assert reader.read(3) == data[:3]
+            now = pool.stripewise("hint", pool.mount / "a", "--why").stdout
+            assert "a kernel keeps what was read of it for an open of this moment" in now
+            kept = pool.stripewise("hint", pool.mount / "a", "--remove", check=False)
+            assert (kept.returncode, "whose kernel keeps what it has read" in kept.stderr) == (1, True)
+    finally:
+        pool.stripewise("umount", "--lazy", pool.mount)
+    assert pool.stripewise("fsck", pool.file).returncode == 0
+
+
 def test_what_is_no_directory_is_named(pool):
     refused = asked(pool, "none", "small=64K", check=False)
     assert (refused.returncode, "none" in refused.stderr) == (1, True)

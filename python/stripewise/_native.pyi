@@ -753,15 +753,22 @@ class PathTaken(TypedDict):
     """How many of its first bytes are in its inode; `None`: all."""
     has_handle: bool
     made_with: list[str]
+    """What it was given when it was made, or later by itself."""
+    version: int
+    """That of its handle: 1 until its layout or its optimisations change."""
     reads_ahead: bool
     """Whether what is open for reading alone is read ahead, as long as the file has no writer."""
     writes_behind: bool
     """Whether small writes one behind the other are gathered, and go to the servers in whole stripes."""
     cached: bool
     """Whether kernels keep what is read of it, as long as the file has no writer."""
+    has_writer: bool
+    """Whether some process has it open for writing, or moves it, at this moment."""
+    kept: bool
+    """Whether a kernel keeps what was read of it for an open of this moment."""
     rank: int
-    direct_least_bytes: int | None
     """How far behind its requests are served while an orchestrator is at work; 0: with all others."""
+    direct_least_bytes: int | None
     rule: str | None
     """The pattern of the rule that names the layout of a new file of its path."""
     landed_on: str | None
@@ -772,6 +779,9 @@ class PathTaken(TypedDict):
 def optimisation_table() -> list[Optimisation]: ...
 def hints_of(pool_file: str, path: str) -> Hints: ...
 def file_optimise(pool_file: str, path: str, setting: str) -> bool: ...
+def is_file(pool_file: str, path: str) -> bool: ...
+def file_hint(pool_file: str, path: str, settings: list[str]) -> None: ...
+def file_unhint(pool_file: str, path: str, names: list[str]) -> bool: ...
 def hint_set(pool_file: str, path: str, pattern: str | None, settings: list[str]) -> Hints: ...
 def hint_remove(pool_file: str, path: str, pattern: str | None, names: list[str]) -> bool: ...
 def hints_remove_all(pool_file: str, path: str) -> None: ...

@@ -26,7 +26,7 @@ enum Order {
 
 /// One thread opens the file to read, and reads stripe after stripe, twice, or opens it twice and reads half stripes by both in turn;
 /// another, mostly of another process, opens it to write, changes some stripes and closes it, or sets its size, which leaves its
-/// bytes; a third may move it, or give it the optimisation that it did not have. What was written before a read began is read.
+/// bytes; a third may move it, give it the optimisation that it did not have, or take it away. What was written before a read began is read.
 ///
 /// # Panics
 /// An older byte is read.
@@ -56,7 +56,8 @@ fn read_while_it_is_written(pool: &TestPool, order: Order) {
     let (reader, writer, mover) = (inode(0), inode(1), inode(1));
     let written: Arc<Vec<AtomicU8>> = Arc::new((0..STRIPES).map(|_| AtomicU8::new(1)).collect());
     let seen = written.clone();
-    let moves = is_late || thread_rng().gen_bool(0.3);
+    let is_taken = !is_late && thread_rng().gen_bool(0.3);
+    let moves = is_late || is_taken || thread_rng().gen_bool(0.3);
     let count = thread_rng().gen_range(1..=2);
     switching(|| {
         let threads = [
@@ -66,7 +67,10 @@ fn read_while_it_is_written(pool: &TestPool, order: Order) {
                 for number in (0..ROUNDS).flat_map(|_| 0..STRIPES * count) {
                     if number == 0 {
                         opens = (0..count).map(|_| OpenInode::new(reader.clone(), false, false)).collect();
-                        assert!(is_late || opens[0].has_to_pass_here(), "the file has lost its optimisation");
+                        assert!(
+                            is_late || is_taken || opens[0].has_to_pass_here(),
+                            "the file has lost its optimisation"
+                        );
                     }
                     let piece = match order {
                         Order::OneAfterAnother => number,
@@ -97,8 +101,12 @@ fn read_while_it_is_written(pool: &TestPool, order: Order) {
         ];
         let moved = moves.then(|| {
             thread::spawn(move || {
-                let moved = if is_late {
-                    mover.optimise(&setting, NAME).map(drop)
+                let change = |optimisations: &mut Optimisations| match is_late {
+                    true => Ok(optimisations.enable(index, parameters).is_ok()),
+                    false => Ok(optimisations.disable(index)),
+                };
+                let moved = if is_late || is_taken {
+                    mover.change_optimisations(NAME, change).map(drop)
                 } else {
                     mover.move_to(&layout(1, 2), NAME, &mut |_, _| true).map(drop)
                 };

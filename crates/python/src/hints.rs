@@ -149,6 +149,35 @@ pub(crate) fn file_optimise(py: Python<'_>, pool_file: PathBuf, path: PathBuf, s
     py.detach(|| Store::of_file(&pool_file)?.optimise(&path, &setting)).map_err(raise)
 }
 
+/// Whether what is at `path` is a regular file.
+#[pyfunction]
+pub(crate) fn is_file(pool_file: PathBuf, path: PathBuf) -> PyResult<bool> {
+    let place = Store::of_file(&pool_file).and_then(|store| store.open_place(&path)).map_err(raise)?;
+    let stat = rustix::fs::fstat(place).map_err(raise)?;
+    Ok(rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::RegularFile)
+}
+
+/// Gives the file `path` these optimisations from its next open on, also over those that it has.
+#[pyfunction]
+pub(crate) fn file_hint(py: Python<'_>, pool_file: PathBuf, path: PathBuf, settings: Vec<String>) -> PyResult<()> {
+    let store = Store::of_file(&pool_file).map_err(raise)?;
+    let Asked { optimisations, layout } = Asked::parse(&settings, &store)?;
+    if layout.is_some() {
+        return Err(raise(format!("{}: a file gets another layout by `stripewise apply`", path.display())));
+    }
+    py.detach(|| store.hint_file(&path, &optimisations)).map_err(raise)
+}
+
+/// Takes from the file `path` the optimisations of these `names`, or all but `small` where none is given. Whether it had all of them;
+/// else nothing is changed.
+#[pyfunction]
+pub(crate) fn file_unhint(py: Python<'_>, pool_file: PathBuf, path: PathBuf, names: Vec<String>) -> PyResult<bool> {
+    let index = |name: &String| Ok(OptimisationSetting::parse(name).map_err(raise)?.pack().0);
+    let indices = names.iter().map(index).collect::<PyResult<Vec<u32>>>()?;
+    let only = (!indices.is_empty()).then_some(&indices[..]);
+    py.detach(|| Store::of_file(&pool_file)?.unhint_file(&path, only)).map_err(raise)
+}
+
 /// Removes what was said of exactly `pattern`: the optimisations of these `names`, or all of it where none is given. Whether all
 /// of them were there; else nothing is changed.
 #[pyfunction]
@@ -189,9 +218,12 @@ pub(crate) fn path_taken<'py>(py: Python<'py>, pool_file: PathBuf, path: PathBuf
             "head_bytes": (!all_in_inode).then_some(taken.head_bytes),
             "has_handle": taken.has_handle,
             "made_with": described(&taken.made_with),
+            "version": taken.version,
             "reads_ahead": taken.reads_ahead,
             "writes_behind": taken.writes_behind,
             "cached": taken.is_cached,
+            "has_writer": taken.has_writer,
+            "kept": taken.is_kept,
             "rank": taken.rank,
             "direct_least_bytes": taken.direct_least_bytes,
             "rule": taken.rule.as_ref().map(Pattern::as_str),

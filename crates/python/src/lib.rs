@@ -82,6 +82,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(hints::optimisation_table, module)?)?;
     module.add_function(wrap_pyfunction!(hints::hints_of, module)?)?;
     module.add_function(wrap_pyfunction!(hints::file_optimise, module)?)?;
+    module.add_function(wrap_pyfunction!(hints::is_file, module)?)?;
+    module.add_function(wrap_pyfunction!(hints::file_hint, module)?)?;
+    module.add_function(wrap_pyfunction!(hints::file_unhint, module)?)?;
     module.add_function(wrap_pyfunction!(hints::hint_set, module)?)?;
     module.add_function(wrap_pyfunction!(hints::hint_remove, module)?)?;
     module.add_function(wrap_pyfunction!(hints::hints_remove_all, module)?)?;

@@ -5,6 +5,7 @@ mod common;
 use common::{TestPool, hint, layout, pattern};
 use proptest::prelude::*;
 use rustix::fs::{FallocateFlags, Mode, OFlags};
+use rustix::io::Errno;
 use std::io::{IoSlice, IoSliceMut};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +13,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use stripewise_control::{Door, FileId, Observer, Request, Served};
 use stripewise_layout::Layout;
-use stripewise_optimisation::OptimisationSetting;
+use stripewise_optimisation::{OptimisationSetting, READAHEAD, WRITEBEHIND};
+use stripewise_store::handle::Optimisations;
 use stripewise_store::{Error, File, Files, OpenInode, PlaneOptions};
 
 /// What does not happen within this time does not happen.
@@ -286,6 +288,71 @@ fn a_file_that_is_optimised_is_read_ahead_from_its_next_open_on() {
     writer.close().unwrap();
     bytes[4096..6144].fill(0x77);
     assert!(read(&after, 4096, 2048) == bytes[4096..6144]);
+    // It loses the hint while it is open, and has been fetched: what is written later is seen nevertheless.
+    assert_eq!(read_all(&after, &bytes), fetched);
+    let version = |of: &Files| of.store().lookup(Path::new("f")).unwrap().unwrap().placement().unwrap().version;
+    let before = version(&files);
+    let unhint = |indices: Option<&[u32]>| store.unhint_file(Path::new("f"), indices).map_err(|error| error.errno());
+    assert_eq!(unhint(Some(&[READAHEAD.index, WRITEBEHIND.index])), Ok(false), "it has one of them alone");
+    assert_eq!((version(&files), unhint(Some(&[READAHEAD.index])), unhint(None)), (before, Ok(true), Ok(false)));
+    assert_eq!((version(&files), version(&other)), (before + 1, before + 1));
+    let writer = open(&other, "f", OFlags::WRONLY);
+    for offset in (0..512).map(|number| number * 2048) {
+        assert!(read(&after, offset, 2048) == bytes[offset as usize..][..2048], "at {offset}");
+        assert_eq!(writer.write_at(&[IoSlice::new(&[0x33; 2048])], offset).unwrap(), 2048);
+        assert!(read(&after, offset, 2048) == [0x33; 2048], "at {offset}");
+    }
+    writer.close().unwrap();
+}
+
+#[test]
+fn the_optimisations_of_a_file_are_changed_all_or_none() {
+    let pool = TestPool::new(2);
+    let files = Files::open(pool.pool.clone()).unwrap();
+    let flags = OFlags::RDWR | OFlags::CREATE;
+    let file = files.open_file(Path::new("f"), flags, Mode::from_raw_mode(0o600)).unwrap();
+    assert_eq!(file.write_at(&[IoSlice::new(&[7; 20_000])], 0).unwrap(), 20_000);
+    let store = files.store();
+    let handle = || {
+        let placed = store.status(Path::new("f")).unwrap().placed.unwrap();
+        (placed.placement.version, placed.made_with)
+    };
+    let before = handle();
+    let of = |texts: &[&str]| {
+        let mut optimisations = Optimisations::default();
+        for (index, parameters) in texts.iter().map(|text| setting(text).pack()) {
+            optimisations.enable(index, parameters).unwrap();
+        }
+        optimisations
+    };
+    let hint = |texts: &[&str]| store.hint_file(Path::new("f"), &of(texts)).map_err(|error| error.errno());
+    assert_eq!(hint(&["class=2"]), Err(Errno::BUSY), "it has a writer");
+    file.close().unwrap();
+    assert_eq!(hint(&["class=2", "small=64K"]), Err(Errno::INVAL), "one of them says where bytes are");
+    assert_eq!(handle(), before);
+    hint(&["class=2", "cached=1M"]).unwrap();
+    assert_eq!(handle(), (before.0 + 1, of(&["class=2", "cached=1M"])));
+    hint(&["class=2"]).unwrap();
+    assert_eq!(handle().0, before.0 + 1, "it has that already");
+    hint(&["class=3", "direct"]).unwrap();
+    assert_eq!(handle(), (before.0 + 2, of(&["class=3", "cached=1M", "direct"])));
+    // As a mount opens it, whose kernel keeps its pages.
+    let inode = store.lookup(Path::new("f")).unwrap().unwrap();
+    let kept = OpenInode::new(inode.clone(), false, false).let_kernel_keep();
+    assert!(kept.kept_epoch().is_some());
+    let elsewhere = pool.open();
+    for store in [store, &elsewhere] {
+        let error = store.unhint_file(Path::new("f"), None).unwrap_err();
+        assert_eq!((error.errno(), handle().0), (Errno::TXTBSY, before.0 + 2), "{error}");
+    }
+    hint(&["class=4"]).unwrap();
+    drop(kept);
+    assert!(elsewhere.unhint_file(Path::new("f"), None).unwrap());
+    assert_eq!(handle(), (before.0 + 4, Optimisations::default()));
+    assert!(!OpenInode::new(inode, false, false).let_kernel_keep().has_to_pass_here());
+    for nothing in ["none", "."] {
+        assert!(store.hint_file(Path::new(nothing), &of(&["class"])).is_err());
+    }
 }
 
 #[test]

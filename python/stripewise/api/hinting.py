@@ -1,4 +1,4 @@
-"""Hints of a pool's directories: what files get that are made there."""
+"""Hints of a pool's directories: what files get that are made there; and what a file has."""
 
 from __future__ import annotations
 
@@ -18,10 +18,14 @@ __all__ = [
     "OptimisationParameter",
     "Place",
     "hint",
+    "hint_file",
     "hints",
+    "is_file",
     "optimisations",
+    "reason",
     "remove",
     "remove_all",
+    "remove_from_file",
     "why",
 ]
 
@@ -66,6 +70,46 @@ def remove_all(directory: Place) -> None:
     _native.hints_remove_all(str(directory.pool.file), directory.name)
 
 
+def is_file(place: Place) -> bool:
+    """Whether there is a regular file, and no directory."""
+    return _native.is_file(str(place.pool.file), place.name)
+
+
+def hint_file(file: Place, settings: Iterable[str]) -> None:
+    """Gives a file optimisations from its next open on, as in `["readahead=8M"]`, also over those that it has.
+
+    No byte of it moves. Raises `StripewiseError`, and nothing is changed, where a setting is unknown, out of its range
+    or one that says where bytes are, or the file is open for writing.
+    """
+    _native.file_hint(str(file.pool.file), file.name, list(settings))
+
+
+def remove_from_file(file: Place, names: Iterable[str] = ()) -> None:
+    """Takes optimisations from a file, as in `["readahead"]`, or all but `small`.
+
+    Raises `StripewiseError`, and nothing is changed, where it does not have one of them; and as `hint_file` does.
+    """
+    asked = list(names)
+    if not _native.file_unhint(str(file.pool.file), file.name, asked):
+        what = " and ".join(asked) or "optimisation that can be taken from it"
+        raise StripewiseError(f"{file.name} has no {what}; `stripewise hint FILE --show` lists what it has")
+
+
 def why(file: Place) -> PathTaken:
     """Why the requests on a file go where they go."""
     return _native.path_taken(str(file.pool.file), file.name)
+
+
+def reason(taken: PathTaken) -> str:
+    """Who has given a file its path, as far as its handle tells."""
+    given = ", ".join(taken["made_with"])
+    is_as_made = taken["version"] == 1
+    if not taken["has_handle"]:
+        return "it has no handle: it was made beside the mount"
+    if given and (is_as_made or all(each.startswith("small=") for each in taken["made_with"])):
+        return f"it was made with {given}"
+    if given:
+        return f"it has {given}, from when it was made or by `hint` or `adapt` since"
+    if is_as_made:
+        return "that is its layout, which no hint has given it"
+    return "that is its layout by now: its layout or hints were changed since it was made, as `apply` and `adapt` do"

@@ -27,12 +27,13 @@ INDENT = " " * 4
 
 def hint(
     path: Annotated[
-        Path, typer.Argument(metavar="DIR|FILE", help="A directory of a pool; with --pool also its path in it.")
+        Path, typer.Argument(metavar="DIR|FILE", help="A directory or file of a pool; with --pool also its path in it.")
     ],
     settings: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="OPTIMISATION", help="What new files get, as in small=64K; with --remove: which, as in small."
+            metavar="OPTIMISATION",
+            help="What new files get, or FILE, as in readahead=8M; with --remove: which, as in readahead.",
         ),
     ] = None,
     pattern: Annotated[
@@ -41,19 +42,20 @@ def hint(
     show: Annotated[bool, typer.Option("--show", help="Show the hints and change nothing.")] = False,
     remove: Annotated[bool, typer.Option("--remove", help="Remove what is said of all names, or of PATTERN.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="With --remove: all hints, damaged ones too.")] = False,
-    why: Annotated[bool, typer.Option("--why", help="Say of a FILE which path its requests take, and why.")] = False,
+    why: Annotated[bool, typer.Option("--why", help="Say of a FILE which path its next open takes, and why.")] = False,
     pool_file: Annotated[
         Path | None,
         typer.Option("--pool", "-p", metavar="POOL", help="Pool file; found by the path when left out."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """Say what files get that are made in a directory from now on.
+    """Say what files get that are made in a directory from now on, or change what a file has.
 
     A hint counts for all names, or for those of a pattern; the latest pattern that matches wins. What else is said of
     the same names stays. Directories that are made there take the hints over. Files that exist stay as they are. A
     layout is a rule, as `apply` sets them: it counts below the directory, too, and `small` counts for no file that has
-    one.
+    one. What is said of a file counts from its next open on; no byte of it moves, so that `small` and `layout` are not
+    said of files.
 
     \b
     Optimisations:
@@ -72,6 +74,8 @@ def hint(
       stripewise hint p/mount/photos --remove --for '*.jpg'
       stripewise hint p/mount/photos --remove small
       stripewise hint p/mount/photos/a.jpg --why
+      stripewise hint p/mount/runs/a.h5 readahead=8M
+      stripewise hint p/mount/runs/a.h5 --remove readahead
 
     \b
     Exit codes: 0 done, 1 failed and nothing changed, 2 the command line is wrong.
@@ -85,6 +89,15 @@ def hint(
     place = placing.place_of(path, None if pool_file is None else Pool.load(pool_file))
     if why:
         _print_why(place, as_json=as_json)
+        return
+    if hinting.is_file(place):
+        if pattern is not None:
+            raise typer.BadParameter("--for PATTERN is for the names of a directory, and this is a file")
+        if remove:
+            hinting.remove_from_file(place, settings or [])
+        elif settings:
+            hinting.hint_file(place, settings)
+        _print_file(place, as_json=as_json)
         return
     if everything:
         hinting.remove_all(place)
@@ -112,6 +125,15 @@ def _range(parameter: OptimisationParameter) -> str:
 
 # The table that the parser reads by is the one that the help is made of.
 hint.__doc__ = (hint.__doc__ or "").replace("{optimisations}", "\n      ".join(_listed(hinting.optimisations())))
+
+
+def _print_file(place: Place, *, as_json: bool) -> None:
+    found = hinting.why(place)
+    if as_json:
+        console.document(found)
+        return
+    console.result(f"{terminal.name(place.name)}: version {found['version']}")
+    console.result(f"  {', '.join(found['made_with']) or 'no optimisation'}")
 
 
 def _print(place: Place, *, as_json: bool) -> None:
@@ -150,12 +172,7 @@ def _print_why(place: Place, *, as_json: bool) -> None:
     else:
         path = f"its inode up to {exact_bytes(head)}, and the servers behind that"
     console.result(f"{terminal.name(place.name)}: {path}")
-    if taken["made_with"]:
-        console.result(f"  because it was made with {', '.join(taken['made_with'])}")
-    elif not taken["has_handle"]:
-        console.result("  because it has no handle: it was made beside the mount")
-    else:
-        console.result("  because that is its layout, which no hint has given it")
+    console.result(f"  because {hinting.reason(taken)}")
     if taken["landed_on"]:
         console.result(f"  it has landed on {taken['landed_on']}, and moves to its place later")
     if taken["reads_ahead"]:
@@ -166,6 +183,14 @@ def _print_why(place: Place, *, as_json: bool) -> None:
         )
     if taken["cached"]:
         console.result("  the kernel of a mount keeps what is read of it, and it cannot be written while it is open so")
+    if taken["kept"]:
+        console.result(
+            "  a kernel keeps what was read of it for an open of this moment, so that it cannot be written now"
+        )
+    if taken["has_writer"] and (taken["reads_ahead"] or taken["cached"]):
+        console.result(
+            "  it has a writer now, or is being moved: until that has ended its readers read from the servers"
+        )
     if taken["rank"]:
         console.result("  while an orchestrator is at work, its requests wait for those on files of a lower rank")
     if taken["direct_least_bytes"]:

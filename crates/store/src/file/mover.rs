@@ -16,6 +16,7 @@ use crate::file::room_ahead::{ChangeOfSpace, RoomAhead};
 use crate::file::steps::{REST, Steps, Then};
 use crate::file::writers::StructuralLock;
 use crate::format::extent::bytes_in;
+use crate::format::handle::Optimisations;
 use crate::format::placement::{Datafile, Datafiles, Placement};
 use crate::os::error::{Error, Result};
 use crate::os::sync::guard;
@@ -25,7 +26,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 use stripewise_layout::{Layout, ServerId};
-use stripewise_optimisation::{OptimisationSetting, SMALL};
+use stripewise_optimisation::{CACHED, SMALL};
 
 /// For what a file moves.
 #[derive(Debug, Clone, Copy)]
@@ -130,38 +131,61 @@ impl Inode {
         moved.and_then(|moved| removed.map(|()| moved)).map_err(failed)
     }
 
-    /// Gives the file an optimisation that moves none of its bytes, as `readahead`, unless it has one of that kind; whether it did. It
-    /// counts from the next open on. `name` stands in errors. It is a move that copies nothing, so that all who use the file find out.
+    /// Changes those optimisations of the file that move none of its bytes, as `readahead`; whether `change` has changed some. They count
+    /// from the next open on. `name` stands in errors. It is a move that copies nothing, so that all who use the file find out.
     ///
     /// # Errors
-    /// [`Error::Busy`] while the file has a writer; the optimisation is one that says where bytes are.
-    pub fn optimise(self: &Arc<Self>, setting: &OptimisationSetting, name: &str) -> Result<bool> {
-        if !self.has_handle() || setting.of().index == SMALL.index {
+    /// [`Error::Busy`] while the file has a writer; `ETXTBSY` where `cached` is to change while a kernel keeps its pages; `change` has
+    /// changed `small`, which says where bytes are; those of `change`. Nothing is changed then.
+    pub fn change_optimisations(
+        self: &Arc<Self>,
+        name: &str,
+        change: impl FnOnce(&mut Optimisations) -> Result<bool>,
+    ) -> Result<bool> {
+        if !self.has_handle() {
             return Err(Error::NotPlaced { file: name.to_owned() });
         }
-        let failed = |source: Error| Error::Move { file: name.to_owned(), source: Box::new(source) };
+        let failed = |source: Error| Error::Optimisations { file: name.to_owned(), source: Box::new(source) };
+        self.check_changeable().map_err(failed)?;
         let writers = guard(&self.writers);
         let Some(StructuralLock { lock, settled, _heads }) = self.structural_lock(&writers).map_err(failed)? else {
             return Err(failed(Error::Busy { file: name.to_owned() }));
         };
         let done = settled.and_then(|()| lock.try_exclusive(Purpose::Still));
-        let done = done.and_then(|_| self.optimise_locked(setting, name, &lock));
+        let done = done.and_then(|_| self.change_optimisations_locked(name, change, (&lock, writers.kept > 0)));
         let removed = lock.remove(self.store.locks());
         done.and_then(|done| removed.map(|()| done)).map_err(failed)
     }
 
-    fn optimise_locked(&self, setting: &OptimisationSetting, name: &str, lock: &LockFile) -> Result<bool> {
+    /// `is_kept`: a kernel keeps pages of it, which its mount in this process has given it.
+    fn change_optimisations_locked(
+        &self,
+        name: &str,
+        change: impl FnOnce(&mut Optimisations) -> Result<bool>,
+        (lock, is_kept): (&LockFile, bool),
+    ) -> Result<bool> {
         let mut handle = self.read_handle()?;
-        let (index, parameters) = setting.pack();
-        if handle.optimisations.parameters(index).is_some() {
+        let before = handle.optimisations.clone();
+        if !change(&mut handle.optimisations)? {
             return Ok(false);
         }
-        handle.optimisations.enable(index, parameters)?;
+        let changes = |index| before.parameters(index) != handle.optimisations.parameters(index);
+        if changes(SMALL.index) {
+            return Err(Error::Invalid("`small` says where its bytes are: move it by `apply`, or make it anew".into()));
+        }
+        // A writer would not wait for those pages any more. While this has the lock file, no kernel begins to keep some.
+        if changes(CACHED.index) && (is_kept || self.store.heads.is_kept(self.handle())?) {
+            let reason = "a program has it open on a mount whose kernel keeps what it has read (hint `cached`)";
+            return Err(self.refused("change the optimisations of", reason, Errno::TXTBSY));
+        }
         let (hash, layout) = (handle.layout, self.store.layouts.get(&handle.layout)?);
         let mut moving = Move::alone(self, lock, handle, layout, self.stat()?.st_size as u64)?;
         let steps = Steps::new(false, moving.servers());
         while moving.step(&steps)? {}
-        moving.finish(hash, name).map(|_| true)
+        moving.finish(hash, name)?;
+        // A writer that comes later may not count up for what an open has fetched by the former handle: that goes now.
+        self.bump_epoch();
+        Ok(true)
     }
 
     /// Bytes that the file's datafiles take, as `(server, bytes)`; a server can stand twice.

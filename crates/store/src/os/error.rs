@@ -283,6 +283,14 @@ pub enum Error {
         /// Why.
         source: Box<Error>,
     },
+    /// The optimisations of a file could not be changed; they are as before.
+    #[error("cannot change the optimisations of {file}: {source}; it keeps those that it has")]
+    Optimisations {
+        /// The file.
+        file: String,
+        /// Why.
+        source: Box<Error>,
+    },
     /// The layouts of one user's open files take too much memory of this process.
     #[error(
         "the files of user {owner} that are open have layouts that take {} of memory, which is the limit for one user: close \
@@ -413,7 +421,7 @@ impl Error {
             Self::Busy { .. } | Self::Applying { .. } | Self::HeldLock { .. } | Self::UnboundLock { .. } => Errno::BUSY,
             Self::ForeignLock { .. } => Errno::ACCESS,
             Self::LaterOptimisation { .. } => Errno::ROFS,
-            Self::Move { source, .. } => source.errno(),
+            Self::Move { source, .. } | Self::Optimisations { source, .. } => source.errno(),
             Self::MissingServer { .. }
             | Self::MissingDatafile { .. }
             | Self::ShortDatafile { .. }

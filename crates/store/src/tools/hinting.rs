@@ -1,5 +1,6 @@
 //! Hints of directories: reading them when a file is made, changing them, and handing them down.
 
+use crate::file::inode::Inode;
 use crate::format::handle::Optimisations;
 use crate::format::hints::{
     ATTRIBUTE, DirectoryHints, MAX_BYTES, cached, direct_least_bytes, rank, read_ahead, write_behind,
@@ -14,7 +15,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use stripewise_layout::{Layout, Pattern};
-use stripewise_optimisation::OptimisationSetting;
+use stripewise_optimisation::{OptimisationSetting, SMALL};
 
 /// The bytes of the attribute; `None` where there is none. One system call.
 fn read(directory: BorrowedFd<'_>, buffer: &mut [u8; MAX_BYTES]) -> rustix::io::Result<Option<usize>> {
@@ -34,14 +35,20 @@ pub struct PathTaken {
     pub head_bytes: u64,
     /// Whether it has a handle.
     pub has_handle: bool,
-    /// What it was given when it was made, unless it has been moved since.
+    /// What it was given when it was made, or later by itself; of `small` only what moves have left.
     pub made_with: Optimisations,
+    /// Version of its handle: 1 until a change of its layout or its optimisations.
+    pub version: u32,
     /// Whether what is open for reading alone is read ahead, as long as the file has no writer: not in a pool of several users.
     pub reads_ahead: bool,
     /// Whether small writes one behind the other are gathered.
     pub writes_behind: bool,
     /// Whether kernels keep what is read of it, as long as the file has no writer: not in a pool of several users.
     pub is_cached: bool,
+    /// Whether some process has it open for writing, or moves it, at this moment.
+    pub has_writer: bool,
+    /// Whether a kernel keeps what was read of it for an open of this moment.
+    pub is_kept: bool,
     /// How far behind its requests are served while an orchestrator is at work; 0: with all others.
     pub rank: u8,
     /// From how many bytes on a request leaves nothing in the page caches of the servers; `None`: never.
@@ -71,7 +78,8 @@ pub enum Unsaid<'a> {
 }
 
 impl Store {
-    /// Why the requests on the regular file at `path` (relative to the tree) go where they go.
+    /// Why the requests on the regular file at `path` (relative to the tree) go where they go: those of the next open, by handle, hints
+    /// and locks of this moment. What opens that are there have taken is known to their processes alone.
     ///
     /// # Errors
     /// It is no regular file, or its handle, its directory's hints or the rules cannot be read.
@@ -81,13 +89,17 @@ impl Store {
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let hints = self.hints(directory)?;
         let name = path.file_name().unwrap_or_default();
+        let inode = self.existing(path)?;
         Ok(PathTaken {
             size_bytes: status.size_bytes,
             head_bytes: placed.placement.layout.head_in_inode_bytes(),
             has_handle: placed.has_handle,
+            version: placed.placement.version,
             reads_ahead: !self.plane().is_shared() && read_ahead(&placed.made_with).is_some(),
             writes_behind: write_behind(&placed.made_with).is_some(),
             is_cached: !self.plane().is_shared() && cached(&placed.made_with).is_some(),
+            has_writer: inode.as_ref().map_or(Ok(false), |inode| inode.is_held())?,
+            is_kept: inode.as_ref().map_or(Ok(false), |inode| self.heads.is_kept(inode.handle()))?,
             rank: rank(&placed.made_with),
             direct_least_bytes: direct_least_bytes(&placed.made_with),
             made_with: placed.made_with,
@@ -98,18 +110,67 @@ impl Store {
         })
     }
 
-    /// Gives the file at `path` an optimisation ([`Inode::optimise`]); whether it did. One that has landed, and is yet to come to its
-    /// place, gets none: it would seem to be there.
+    /// Gives the file at `path` an optimisation ([`Inode::change_optimisations`]), unless it has one of that kind; whether it did.
+    /// One that has landed, and is yet to come to its place, gets none: it would seem to be there.
     ///
     /// # Errors
-    /// As [`Inode::optimise`]; it is no file with a handle.
+    /// As [`Inode::change_optimisations`]; it is no file with a handle.
     pub fn optimise(self: &Arc<Self>, path: &Path, setting: &OptimisationSetting) -> Result<bool> {
+        let (index, parameters) = setting.pack();
+        let add = |optimisations: &mut Optimisations| {
+            let is_new = optimisations.parameters(index).is_none();
+            if is_new {
+                optimisations.enable(index, parameters)?;
+            }
+            Ok(is_new)
+        };
+        let (inode, name, landed_on) = self.file_to_hint(path)?;
+        if landed_on.is_some() { Ok(false) } else { inode.change_optimisations(&name, add) }
+    }
+
+    /// Gives the file at `path` these optimisations from its next open on, also over those that it has; all of them or none. Where it
+    /// has them already, nothing is changed.
+    ///
+    /// # Errors
+    /// As [`Inode::change_optimisations`]; it is no file with a handle, or it has landed and is yet to come to its place.
+    pub fn hint_file(self: &Arc<Self>, path: &Path, given: &Optimisations) -> Result<()> {
+        let add = |optimisations: &mut Optimisations| {
+            let before = optimisations.clone();
+            optimisations.override_by(given);
+            Ok(*optimisations != before)
+        };
+        self.placed_file_to_hint(path)?.change_optimisations(&path.display().to_string(), add).map(drop)
+    }
+
+    /// Takes from the file at `path` the optimisations of these indices, or all but `small` (`None`); whether it had all of them, or
+    /// any. Else, and where it fails, nothing is changed.
+    ///
+    /// # Errors
+    /// As [`Store::hint_file`].
+    pub fn unhint_file(self: &Arc<Self>, path: &Path, indices: Option<&[u32]>) -> Result<bool> {
+        let remove = |optimisations: &mut Optimisations| {
+            let all = || optimisations.enabled().iter().map(|entry| entry.0).filter(|index| *index != SMALL.index);
+            let indices = indices.map_or_else(|| all().collect(), <[u32]>::to_vec);
+            Ok(!indices.is_empty() && indices.iter().all(|index| optimisations.disable(*index)))
+        };
+        self.placed_file_to_hint(path)?.change_optimisations(&path.display().to_string(), remove)
+    }
+
+    fn placed_file_to_hint(self: &Arc<Self>, path: &Path) -> Result<Arc<Inode>> {
+        match self.file_to_hint(path)? {
+            (inode, _, None) => Ok(inode),
+            (_, name, Some(tier)) => {
+                Err(Error::Invalid(format!("{name} has landed on {tier}, and moves to its place later: hint it then")))
+            }
+        }
+    }
+
+    /// The file at `path`, what errors call it, and the tier on which it has landed.
+    fn file_to_hint(self: &Arc<Self>, path: &Path) -> Result<(Arc<Inode>, String, Option<String>)> {
         let name = path.display().to_string();
         let inode = self.existing(path)?.ok_or_else(|| Error::NotPlaced { file: name.clone() })?;
-        if self.landed_on(&inode.placement()?, path)?.is_some() {
-            return Ok(false);
-        }
-        inode.optimise(setting, &name)
+        let landed_on = self.landed_on(&inode.placement()?, path)?.map(|tier| tier.name.clone());
+        Ok((inode, name, landed_on))
     }
 
     /// The hints of `directory` (any descriptor of it, O_PATH too), for files that are made there. Hints that cannot be read or

@@ -264,6 +264,9 @@ impl<B: IoPath + Clone + 'static> ReadAhead<B> {
     /// system call, or four while the file is moved.
     fn fetch(&self, sender: Sender, offset: u64, len: u64) -> Option<Arc<Fetch>> {
         let counted = self.inode.counted_with_still_bytes().ok()??;
+        // In this order: where the handle loses the hint later, the changes of its bytes are counted up once more, and where it had lost
+        // it before, a writer may count none.
+        self.inode.known_file().ok()?.read_ahead()?;
         let room = self.inode.store.fetched.take(len, MOST_BYTES)?;
         let fetch = Arc::new(Fetch::new(offset, len as usize, counted, room));
         let (weak, below, inode) = (Arc::downgrade(&fetch), self.below.clone(), self.inode.clone());
