@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stripewise import _native
+from stripewise import StripewiseError, _native
 from stripewise.api import hinting, placing
 from stripewise.api.pools import Pool
 
@@ -23,12 +23,21 @@ user, pool_file = int(sys.argv[1]), sys.argv[2]
 os.setgroups([]); os.setresgid(user, user, user); os.setresuid(user, user, user)
 os.umask(0o022)
 pool = open_pool(pool_file)
+TREE = os.path.join(os.path.dirname(pool_file), "names/tree/")
 def refused(call):
     try:
         call()
     except OSError as error:
         return str(error)
     raise AssertionError("it was allowed")
+"""
+
+HINTING = """
+from pathlib import Path
+from stripewise import StripewiseError
+from stripewise.api import hinting, placing
+from stripewise.api.pools import Pool
+place = lambda name: placing.place_of(Path(name), Pool.load(Path(pool_file)))
 """
 
 
@@ -156,21 +165,72 @@ def test_a_removal_that_may_not_change_the_rules_changes_no_hint(shared: Path) -
     hinting.hint(place, ["layout=disk.0:64K", "readahead=1M"])
     before = hinting.hints(place)
     assert (len(before["hints"]), len(before["layouts"])) == (1, 1)
-    prefix = """
-from pathlib import Path
-from stripewise import StripewiseError
-from stripewise.api import hinting, placing
-from stripewise.api.pools import Pool
-place = placing.place_of(Path("d"), Pool.load(Path(pool_file)))
-"""
     for call in (
-        "hinting.remove(place)",
-        "hinting.remove_all(place)",
-        'hinting.remove(place, ["readahead", "layout"])',
+        'hinting.remove(place("d"))',
+        'hinting.remove_all(place("d"))',
+        'hinting.remove(place("d"), ["readahead", "layout"])',
     ):
-        attempt = f"{prefix}try:\n    {call}\nexcept StripewiseError as error:\n    print(error)"
+        attempt = f"{HINTING}try:\n    {call}\nexcept StripewiseError as error:\n    print(error)"
         assert "rules.toml" in as_user(ALICE, shared, attempt)
         assert hinting.hints(place) == before, call
-    as_user(ALICE, shared, f'{prefix}hinting.remove(place, ["readahead"])')
+    as_user(ALICE, shared, f'{HINTING}hinting.remove(place("d"), ["readahead"])')
     after = hinting.hints(place)
     assert (after["hints"], after["layouts"], after["version"]) == ([], before["layouts"], before["version"] + 1)
+
+
+def test_a_directory_that_its_owner_may_not_write_gets_the_hints_too(shared: Path) -> None:
+    as_user(ALICE, shared, "pool.mkdir('d')")
+    pool = Pool.load(shared)
+    said = hinting.hint(placing.place_of(Path("d"), pool), ["small=8K"])
+    as_user(ALICE, shared, "for mode in (0o555, 0o0, 0o755):\n    pool.mkdir(f'd/{mode:o}', mode)")
+    for mode in (0o555, 0o0, 0o755):
+        assert hinting.hints(placing.place_of(Path(f"d/{mode:o}"), pool)) == said
+        assert (shared.parent / "names/tree/d" / f"{mode:o}").stat().st_mode & 0o7777 == mode
+
+
+def test_hints_and_rules_of_another_users_directory_are_set_and_removed_by_no_other(shared: Path) -> None:
+    make = "for name, mode in ('own', 0o755), ('all', 0o777), ('sticky', 0o1777):\n    pool.mkdir(name)\n    "
+    as_user(ALICE, shared, f"{make}os.chmod(TREE + name, mode)")
+    pool = Pool.load(shared)
+    own, everyone = (placing.place_of(Path(name), pool) for name in ("own", "all"))
+    before = hinting.hint(own, ["readahead=1M", "layout=disk.0:64K"])
+    for call in (
+        'hinting.hint(place("own"), ["small=4K"])',
+        'hinting.hint(place("own"), ["class"], pattern="*.h5")',
+        'hinting.remove(place("own"), ["readahead"])',
+        'hinting.remove_all(place("own"))',
+        'hinting.hint(place("own"), ["layout=disk.1:64K"])',
+        'hinting.remove(place("own"), ["layout"])',
+        'hinting.hint(place("all"), ["layout=disk.1:64K"])',
+        'hinting.hint(place("sticky"), ["small=4K"])',
+    ):
+        said = as_user(CAROL, shared, f"{HINTING}try:\n    {call}\nexcept StripewiseError as error:\n    print(error)")
+        assert "Permission denied" in said or "not permitted" in said, f"{call}: {said}"
+        assert hinting.hints(own) == before, call
+    assert hinting.hints(everyone)["layouts"] == []
+    as_user(CAROL, shared, f'{HINTING}hinting.hint(place("all"), ["small=4K"])')
+    # She may write it, and so change what she has hinted there; the owner, too.
+    as_user(ALICE, shared, f'{HINTING}hinting.hint(place("all"), ["small=16K"])')
+    assert hinting.hints(everyone)["hints"] == [{"pattern": None, "optimisations": ["small=16KiB"]}]
+    as_user(CAROL, shared, f'{HINTING}hinting.remove(place("all"))')
+    assert (hinting.hints(everyone)["hints"], hinting.hints(everyone)["version"]) == ([], 3)
+
+
+def test_a_user_who_holds_the_lock_of_a_directory_keeps_no_other_from_an_answer(shared: Path) -> None:
+    as_user(ALICE, shared, "pool.mkdir('d')")
+    place = placing.place_of(Path("d"), Pool.load(shared))
+    before = hinting.hint(place, ["small=8K"])
+    lock = "file = os.open(TREE + 'd', os.O_RDONLY)\nfcntl.flock(file, fcntl.LOCK_EX)\n"
+    holds = f"{lock}print(flush=True)\ninput()"
+    command = [sys.executable, "-c", "import fcntl\n" + PREFIX + holds, str(CAROL), str(shared)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as carol:
+        assert carol.stdout is not None
+        assert carol.stdin is not None
+        carol.stdout.readline()
+        for change in (lambda: hinting.hint(place, ["small=4K"]), lambda: hinting.remove_all(place)):
+            with pytest.raises(StripewiseError, match="another process holds the lock of the directory d"):
+                change()
+        carol.stdin.write(b"\n")
+    assert hinting.hints(place) == before
+    hinting.remove_all(place)
+    assert hinting.hints(place)["hints"] == []

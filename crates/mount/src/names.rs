@@ -281,8 +281,8 @@ impl Core {
         self.with_attributes(self.table.lookup(&parent, name)?)
     }
 
-    /// Makes a directory, with the hints of the one that it is made in. What stands under the name by now gets them by the
-    /// caller's rights alone.
+    /// Makes a directory, with the hints of the one that it is made in. What stands under the name by now gets them where the caller
+    /// could set them, also after a change of its mode: by the caller's rights, or where it is the caller's own.
     ///
     /// # Errors
     /// Those of `mkdirat`.
@@ -296,8 +296,20 @@ impl Core {
         let made = self.make_other(parent, name, maker, make)?;
         let parent = self.table.get(parent)?;
         // The directory is made in any case.
-        let _ = self.as_caller(maker.caller, || Store::hand_down(parent.fd.as_fd(), made.0.fd.as_fd()));
+        let _ = self.hand_down(maker.caller, &parent, &made.0);
         Ok(made)
+    }
+
+    fn hand_down(&self, caller: Caller, parent: &Node, made: &Node) -> Result<(), Errno> {
+        let (parent, made) = (parent.fd.as_fd(), made.fd.as_fd());
+        if !self.acts_for(caller) {
+            return Store::hand_down_as_owner(parent, made);
+        }
+        match self.as_caller(caller, || Store::hand_down(parent, made)) {
+            // Its mode lets its owner not write it.
+            Err(Errno::ACCESS) if rustix::fs::fstat(made)?.st_uid == caller.uid => Store::hand_down(parent, made),
+            done => done,
+        }
     }
 
     /// Makes a special file (or a regular one, by [`Core::make_file`]).

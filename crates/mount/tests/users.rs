@@ -11,8 +11,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Mutex;
 use stripewise_layout::{Layout, ServerId, Stripe};
+use stripewise_optimisation::SMALL;
 use stripewise_store::fsck::{self, CheckFinding, DamageKind};
-use stripewise_store::handle::{ATTRIBUTE, Handle};
+use stripewise_store::handle::{ATTRIBUTE, Handle, Optimisations};
+use stripewise_store::hints::DirectoryHints;
 use stripewise_store::{Pool, Store, export_tree};
 
 /// 40 KB that only Alice may read, on all servers.
@@ -873,4 +875,111 @@ fn dead_and_living_mounts_of_a_user_are_cleared_and_ended_by_him_and_by_root() {
         assert!(lines.next().is_some_and(|line| line.contains(words)), "{words}: {seen}");
     }
     assert_eq!(lines.next(), None, "{seen}");
+}
+
+/// An attribute needs the right to write, which a directory may not give its own owner.
+#[test]
+fn directories_that_their_owner_may_not_write_get_the_hints_too() {
+    let users = Users::new();
+    users.ok(
+        ALICE,
+        &format!(
+            "os.mkdir(M + '/d'); os.mkdir(M + '/d/group'); os.chown(M + '/d/group', -1, {PROJECT}); \
+             os.chmod(M + '/d/group', 0o2775)"
+        ),
+    );
+    let store = Store::open(Pool::load(&users.pool.file()).unwrap()).unwrap();
+    let mut said = Vec::new();
+    for directory in ["d", "d/group"] {
+        said.push(store.change_hints(Path::new(directory), |hints| hints.set(None, small())).unwrap());
+    }
+    users.ok(
+        ALICE,
+        "for d in 'd', 'd/group':\n  for mode in 0o555, 0o500, 0o0, 0o755:\n    os.mkdir(f'{M}/{d}/{mode:o}', mode)\n    \
+         assert stat.S_IMODE(os.stat(f'{M}/{d}/{mode:o}').st_mode) & 0o777 == mode",
+    );
+    let made = |directory: &str| {
+        let hints = |mode: &&str| store.hints(Path::new(&format!("{directory}/{mode}"))).unwrap();
+        ["555", "500", "0", "755"].iter().map(hints).collect::<Vec<_>>()
+    };
+    assert_eq!(made("d"), vec![said[0].clone(); 4]);
+    assert_eq!(made("d/group"), vec![said[1].clone(); 4]);
+    let modes = |name: &str| fs::metadata(users.tree(name)).unwrap().permissions().mode() & 0o7777;
+    assert_eq!((modes("d/0"), modes("d/555"), modes("d/group/555")), (0, 0o555, 0o2555));
+    // And what is made there by who may.
+    let file = fs::File::create(users.mount.path("d/555/f")).unwrap();
+    drop(file);
+    assert_eq!(users.handle("d/555/f").optimisations, small());
+}
+
+fn small() -> Optimisations {
+    let mut optimisations = Optimisations::default();
+    optimisations.enable(SMALL.index, 8192).unwrap();
+    optimisations
+}
+
+/// Hints are believed as far as their user may write the directory's attributes: of a sticky one its owner alone. What others made there
+/// before has the hints of then.
+#[test]
+fn hints_are_set_and_removed_by_who_may_write_the_directory_and_by_no_other() {
+    let users = Users::new();
+    let named = format!(
+        "struct.pack('<I', 2) + b''.join(struct.pack('<HHI', *e) for e in [(1, 7, 2**32 - 1), (2, 7, {CAROL}), (4, 5, 2**32 - 1), \
+         (16, 7, 2**32 - 1), (32, 5, 2**32 - 1)])"
+    );
+    users.ok(
+        ALICE,
+        &format!(
+            "for name, mode in ('own', 0o755), ('shut', 0o700), ('sticky', 0o1777), ('all', 0o777), ('group', 0o2775), \
+             ('listed', 0o755):\n    \
+             os.mkdir(f'{{M}}/{{name}}'); os.chown(f'{{M}}/{{name}}', -1, {PROJECT}); os.chmod(f'{{M}}/{{name}}', mode)\n\
+             try: os.setxattr(M + '/listed', 'system.posix_acl_access', {named})\n\
+             except OSError as error:\n    assert error.errno == errno.EOPNOTSUPP; os.rmdir(M + '/listed')"
+        ),
+    );
+    let has_lists = users.tree("listed").exists();
+    let hints = DirectoryHints::default().encode().unwrap();
+    let attribute = stripewise_store::hints::ATTRIBUTE;
+    // Alice and Bob are in the group of all of them.
+    let may = |user: u32, name: &str| match name {
+        "own" | "shut" | "sticky" => user == ALICE,
+        "group" => user != CAROL,
+        "listed" => user != BOB,
+        _ => true,
+    };
+    for user in [ALICE, BOB, CAROL] {
+        for name in ["own", "shut", "sticky", "all", "group", "listed"] {
+            if name == "listed" && !has_lists {
+                eprintln!("skipped: directories with a list, which this file system does not have");
+                continue;
+            }
+            let (set, remove) = (
+                format!("os.setxattr(TREE + '/{name}', '{attribute}', bytes({hints:?}))"),
+                format!("os.removexattr(TREE + '/{name}', '{attribute}')"),
+            );
+            // No mount lets any of them at the attribute itself.
+            let by_mount = format!("os.setxattr(M + '/{name}', '{attribute}', bytes({hints:?}))");
+            users.ok(user, &format!("refused(lambda: {by_mount}, errno.EPERM, errno.EACCES, errno.EOPNOTSUPP)"));
+            let store = Store::open(Pool::load(&users.pool.file()).unwrap()).unwrap();
+            if may(user, name) {
+                users.ok(user, &format!("{set}\n{remove}"));
+                continue;
+            }
+            let before = store.change_hints(Path::new(name), |hints| hints.set(None, small())).unwrap();
+            let denied = |call| format!("refused(lambda: {call}, errno.EACCES, errno.EPERM)\n");
+            users.ok(user, &(denied(set) + &denied(remove)));
+            assert_eq!(store.hints(Path::new(name)).unwrap(), before, "{user} {name}");
+        }
+    }
+    // A hint of Carol's in a directory that she may write counts for what Alice makes there later, and changes no file that is there.
+    users.ok(ALICE, "open(M + '/all/before', 'wb').write(b'x' * 100)");
+    let mut hinted = DirectoryHints::default();
+    hinted.set(None, small()).unwrap();
+    let bytes = hinted.encode().unwrap();
+    let before = users.handle("all/before");
+    users.ok(CAROL, &format!("os.setxattr(TREE + '/all', '{attribute}', bytes({bytes:?}))"));
+    users.ok(ALICE, "open(M + '/all/after', 'wb').write(b'x' * 100)");
+    assert_eq!(users.handle("all/before"), before);
+    assert_eq!(users.handle("all/after").optimisations, small());
+    users.ok(ALICE, "for name in 'before', 'after': assert open(M + '/all/' + name, 'rb').read() == b'x' * 100");
 }

@@ -229,7 +229,7 @@ impl Files {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         // The directory is made in any case, and another process may have removed it already.
         let _ = rustix::fs::openat(&parent, name, flags, Mode::empty())
-            .and_then(|made| Store::hand_down(parent.as_fd(), made.as_fd()));
+            .and_then(|made| Store::hand_down_as_owner(parent.as_fd(), made.as_fd()));
         Ok(())
     }
 

@@ -14,8 +14,13 @@ use rustix::io::Errno;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use stripewise_layout::{Layout, Pattern};
 use stripewise_optimisation::{OptimisationSetting, SMALL};
+
+/// How long a change waits for another one in a pool of several users.
+const PATIENCE: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// The bytes of the attribute; `None` where there is none. One system call.
 fn read(directory: BorrowedFd<'_>, buffer: &mut [u8; MAX_BYTES]) -> rustix::io::Result<Option<usize>> {
@@ -196,6 +201,27 @@ impl Store {
         }
     }
 
+    /// [`Store::hand_down`] to a directory of the calling thread's user, also where its mode lets its owner not write it: it gets that
+    /// right for as long as this takes, as an attribute needs it. Four system calls more then.
+    ///
+    /// # Errors
+    /// As [`Store::hand_down`].
+    pub fn hand_down_as_owner(parent: BorrowedFd<'_>, made: BorrowedFd<'_>) -> rustix::io::Result<()> {
+        match Self::hand_down(parent, made) {
+            Err(Errno::ACCESS) => {}
+            done => return done,
+        }
+        let mode = Mode::from_raw_mode(rustix::fs::fstat(made)?.st_mode);
+        // The kernel takes the set-group-id bit silently from an owner who is not in the group.
+        if mode.intersects(Mode::WUSR | Mode::SGID) {
+            return Err(Errno::ACCESS);
+        }
+        rustix::fs::chmod(proc_path(made), mode | Mode::WUSR)?;
+        let done = Self::hand_down(parent, made);
+        rustix::fs::chmod(proc_path(made), mode)?;
+        done
+    }
+
     /// The hints of the directory at `path` (relative to the tree).
     ///
     /// # Errors
@@ -318,8 +344,22 @@ impl Store {
         let place = self.open_place(path)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = retry(|| rustix::fs::open(proc_path(place.as_fd()), flags, Mode::empty())).map_err(failed)?;
-        retry(|| rustix::fs::flock(&directory, FlockOperation::LockExclusive)).map_err(failed)?;
-        Ok(directory)
+        if !self.plane().is_shared() {
+            retry(|| rustix::fs::flock(&directory, FlockOperation::LockExclusive)).map_err(failed)?;
+            return Ok(directory);
+        }
+        // Who may read the directory may hold its lock on purpose.
+        let began = Instant::now();
+        loop {
+            match retry(|| rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive)) {
+                Err(Errno::WOULDBLOCK) if began.elapsed() < PATIENCE => std::thread::sleep(PAUSE),
+                Err(Errno::WOULDBLOCK) => {
+                    let owner = rustix::fs::fstat(&directory).map_err(failed)?.st_uid;
+                    return Err(Error::HeldLock { lock: format!("of the directory {}", path.display()), owner });
+                }
+                done => return done.map(|()| directory).map_err(failed),
+            }
+        }
     }
 
     /// Writes the hints of `directory`, which is locked; those who know them ask again.
