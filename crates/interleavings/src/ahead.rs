@@ -9,8 +9,8 @@ use std::io::IoSliceMut;
 use std::sync::Arc;
 use stripewise_control::{Sender, Way};
 use stripewise_optimisation::OptimisationSetting;
-use stripewise_store::OpenInode;
 use stripewise_store::handle::Optimisations;
+use stripewise_store::{Error, Inode, OpenInode, Result};
 use stripewise_switching::switching;
 
 const STRIPES: usize = 6;
@@ -22,6 +22,15 @@ const ROUNDS: usize = 2;
 enum Order {
     OneAfterAnother,
     Random,
+}
+
+/// Gives the file an optimisation, or takes it away.
+fn give_or_take(file: &Arc<Inode>, gives: bool, (index, parameters): (u32, u64)) -> Result<()> {
+    let change = |optimisations: &mut Optimisations| match gives {
+        true => optimisations.enable(index, parameters).map(|()| true).map_err(Error::from),
+        false => Ok(optimisations.disable(index)),
+    };
+    file.change_optimisations(NAME, change).map(drop)
 }
 
 /// One thread opens the file to read, and reads stripe after stripe, twice, or opens it twice and reads half stripes by both in turn;
@@ -101,12 +110,8 @@ fn read_while_it_is_written(pool: &TestPool, order: Order) {
         ];
         let moved = moves.then(|| {
             thread::spawn(move || {
-                let change = |optimisations: &mut Optimisations| match is_late {
-                    true => Ok(optimisations.enable(index, parameters).is_ok()),
-                    false => Ok(optimisations.disable(index)),
-                };
                 let moved = if is_late || is_taken {
-                    mover.change_optimisations(NAME, change).map(drop)
+                    give_or_take(&mover, is_late, (index, parameters))
                 } else {
                     mover.move_to(&layout(1, 2), NAME, &mut |_, _| true).map(drop)
                 };
