@@ -209,7 +209,7 @@ def test_small_files_leave_and_return_within_the_limits(emulated):
     cold = {"block_bytes": 1 << 20, "period_s": 60, "files": []}
 
     def decide(**limits):
-        set_threshold(pool, 0.25)
+        set_threshold(pool, limits.pop("share", 0.25))
         dry_run = limits.pop("dry_run", False)
         decision = adapting.reconsider(pool, adapting.Limits(**limits), heat=cold, dry_run=dry_run, pace=URGENT)
         return decision.get("small_files")
@@ -238,7 +238,7 @@ def test_small_files_leave_and_return_within_the_limits(emulated):
         file.seek(0, 2)
         file.write(bytes(17_000))
     again = {**due, "moved_bytes": 16_384}
-    assert decide() == {**again, "moved_files": 1, "copied_bytes": 16_384, "staying": []}
+    assert decide(share=0.125) == {**again, "moved_files": 1, "copied_bytes": 16_384, "staying": []}
     (pool.namespace / "small-files.json").unlink()
     with files.open("large", "r+b") as file:
         file.truncate(3_000)
