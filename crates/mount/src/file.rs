@@ -438,7 +438,7 @@ impl Core {
         for _ in 0..shared.writers.swap(0, Ordering::AcqRel) {
             self.note(node, "closing", inode.release_writer());
         }
-        inode.release_heads();
+        self.note(node, "closing", inode.release_heads());
         self.unpin(node, &shared);
         self.collect_locked(node, inode, lock(&shared.lost_name).take());
     }

@@ -725,10 +725,10 @@ fn a_small_file_that_grows_on_a_full_metadata_tier_goes_on_on_the_servers() {
     appended.close().unwrap();
     std::fs::remove_file(rest).unwrap();
     let rest = fill_as(&pool, "rest", 100 << 10);
-    let file = open("threads", OFlags::empty());
+    let opened = [(); 4].map(|()| open("threads", OFlags::empty()));
     std::thread::scope(|scope| {
-        for first in 0..4 {
-            let (file, bytes) = (&file, &bytes);
+        for (first, file) in opened.iter().enumerate() {
+            let bytes = &bytes;
             scope.spawn(move || {
                 for from in (first * 20_000..bytes.len()).step_by(80_000) {
                     let end = bytes.len().min(from + 20_000);
@@ -737,8 +737,9 @@ fn a_small_file_that_grows_on_a_full_metadata_tier_goes_on_on_the_servers() {
             });
         }
     });
-    file.close().unwrap();
+    opened.into_iter().for_each(|file| file.close().unwrap());
     for name in names {
+        assert!(!files.store().lookup(Path::new(name)).unwrap().unwrap().has_writers().unwrap(), "{name}");
         assert_eq!(where_it_is(files.store(), name).0, 0, "{name}");
         assert!(content(&files, name) == bytes, "{name}");
     }

@@ -29,7 +29,8 @@ const NAME: &str = "a small file";
 
 impl Inode {
     /// After a write at `offset` has failed with `error`: whether the file has left the metadata tier, as that has no room for more of its
-    /// head. Then this process is registered as a writer once more, until [`Inode::leave_as_writer`]. Copies the head; syncs it.
+    /// head. Then those who wrote the head alone are registered as writers, until the last of them goes: what they write now has its
+    /// places on the servers. Copies the head; syncs it.
     ///
     /// `false` where the failure is of a server; the file is not small, or of a shared pool; another process writes it; no server takes
     /// the head.
@@ -54,8 +55,8 @@ impl Inode {
             Some(lock) => self.leave_tier_registered(&lock),
             None => self.leave_tier_and_register(&mut writers),
         };
-        if matches!(left, Ok(true)) {
-            writers.count += 1;
+        if matches!(left, Ok(true)) && writers.heads > 0 && !writers.are_registered {
+            (writers.count, writers.are_registered) = (writers.count + 1, true);
         }
         if writers.heads > 0 {
             heads.share_again();

@@ -1,14 +1,14 @@
 //! Writers of a file's head alone: of the bytes that its inode keeps.
 
 use crate::file::inode::Inode;
-use crate::file::lockfile::{LockFile, Purpose};
+use crate::file::lockfile::{LockFile, Purpose, Writers};
 use crate::file::placed_file::PlacedFile;
 use crate::file::writers::StructuralLock;
 use crate::format::generations::GenerationMap;
 use crate::format::handle::Handle;
 use crate::format::hints;
 use crate::os::error::Result;
-use crate::os::sync::guard;
+use crate::os::sync::{MutexGuard, guard};
 use crate::os::sys::retry;
 use crate::pool::heads::HeadsExcluded;
 
@@ -126,20 +126,32 @@ impl Inode {
     }
 
     /// Undoes one [`Inode::register_head`].
-    pub(crate) fn release_head(&self) {
-        let mut writers = guard(&self.writers);
-        if writers.heads == 1 {
-            self.store.heads.unlock(self.handle());
-        }
-        writers.heads = writers.heads.saturating_sub(1);
+    ///
+    /// # Errors
+    /// The file has left a full metadata tier, and those of [`Inode::release_writer`].
+    pub(crate) fn release_head(&self) -> Result<()> {
+        let writers = guard(&self.writers);
+        let left = writers.heads.saturating_sub(1);
+        self.leave_heads(writers, left)
     }
 
     /// Undoes all [`Inode::register_head`] of this process: for the end of a mount.
-    pub fn release_heads(&self) {
-        let mut writers = guard(&self.writers);
-        if std::mem::take(&mut writers.heads) > 0 {
+    ///
+    /// # Errors
+    /// As [`Inode::release_head`].
+    pub fn release_heads(&self) -> Result<()> {
+        self.leave_heads(guard(&self.writers), 0)
+    }
+
+    /// Sets how many there are to `left`. The last one takes the registration along that all have since the file has left a full tier.
+    fn leave_heads(&self, mut writers: MutexGuard<'_, Writers>, left: usize) -> Result<()> {
+        if writers.heads > 0 && left == 0 {
             self.store.heads.unlock(self.handle());
         }
+        writers.heads = left;
+        let is_registered = left == 0 && std::mem::take(&mut writers.are_registered);
+        drop(writers);
+        if is_registered { self.release_writer() } else { Ok(()) }
     }
 
     /// Keeps all others from writing the head alone; `None` where one does, also in this process.
@@ -158,8 +170,8 @@ impl Inode {
     pub(crate) fn truncate_head(&self, size_bytes: u64) -> Result<bool> {
         let Some(head_bytes) = self.register_head()? else { return Ok(false) };
         let done = if size_bytes <= head_bytes { self.cut_lone_head(size_bytes) } else { Ok(false) };
-        self.release_head();
-        done
+        let released = self.release_head();
+        done.and_then(|done| released.map(|()| done))
     }
 
     /// Sets the size where the head is still all of the file. Its first datafile cannot come meanwhile: a writer behind the head,

@@ -115,6 +115,9 @@ pub(crate) struct Writers {
     pub(crate) count: usize,
     /// Beside those counted: writers of the head alone, which need no lock file ([`crate::pool::heads`]).
     pub(crate) heads: usize,
+    /// One of those counted is for all `heads`: the file has left a metadata tier without room ([`crate::file::full_tier`]), and what they
+    /// write has its places on the servers.
+    pub(crate) are_registered: bool,
     /// Opens whose pages a kernel keeps ([`crate::file::paths::cached`]): none of them writes.
     pub(crate) kept: usize,
     /// Whether the lock file says that the bytes must stay where they are, for this process.

@@ -167,7 +167,8 @@ impl OpenInode {
     /// no more than its head.
     pub fn begin_anew(&self) {
         if self.head_bytes.swap(0, Ordering::AcqRel) > 0 {
-            self.inode.release_head();
+            // What is not settled now is by the next change, which registers it again.
+            let _ = self.inode.release_head();
         }
     }
 
@@ -176,10 +177,9 @@ impl OpenInode {
     /// # Errors
     /// Those of [`Inode::release_writer`].
     pub fn release(&self) -> Result<()> {
-        if self.head_bytes.swap(0, Ordering::AcqRel) > 0 {
-            self.inode.release_head();
-        }
-        if self.registered.swap(false, Ordering::AcqRel) { self.inode.release_writer() } else { Ok(()) }
+        let is_of_head = self.head_bytes.swap(0, Ordering::AcqRel) > 0;
+        let released = if is_of_head { self.inode.release_head() } else { Ok(()) };
+        if self.registered.swap(false, Ordering::AcqRel) { self.inode.release_writer().and(released) } else { released }
     }
 
     /// The requests of `sender`. Those that write need [`OpenInode::register`] first.

@@ -114,9 +114,7 @@ impl<'a> Requests<'a> {
         if !self.inode.leaves_full_tier(offset, &error) {
             return Err(error);
         }
-        let done = placements::write(&Requests { are_admitted: true, ..*self }.places(true), bufs, offset);
-        let left = self.inode.leave_as_writer();
-        done.and_then(|count| left.map(|()| count))
+        placements::write(&Requests { are_admitted: true, ..*self }.places(true), bufs, offset)
     }
 
     /// Writes all of `buf` at `offset`, as [`Requests::write_at`] does; where a server fails, the stripes of all others are

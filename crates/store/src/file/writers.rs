@@ -268,8 +268,7 @@ impl Inode {
         self.leave_as_writer().and(put)
     }
 
-    /// [`Inode::release_writer`] of one that leaves what is gathered to others.
-    pub(crate) fn leave_as_writer(&self) -> Result<()> {
+    fn leave_as_writer(&self) -> Result<()> {
         let mut writers = guard(&self.writers);
         match (writers.count, &writers.lock) {
             (0, _) | (_, None) => return Err(Error::Invalid("a writer was released that was not registered".into())),

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use stripewise_layout::{Layout, ServerId};
 
-/// So many new heads fit into what the metadata tier has to spare.
+/// How many new heads fit into what the metadata tier has to spare, at least.
 const HEADS_IN_SPARE: u64 = 8;
 
 /// Tells versions of the pool file apart: inode, seconds and nanoseconds of its last change.
