@@ -522,6 +522,37 @@ fn a_metadata_tier_that_serves_several_side_by_side_has_them_wait_less() {
     assert!(planned_s(4) < 0.9 * planned_s(1), "{} {}", planned_s(4), planned_s(1));
 }
 
+/// A header that is read again and again in small pieces, and behind it the data, in large ones.
+#[test]
+fn the_head_of_a_larger_file_goes_to_a_fast_metadata_tier_and_the_rest_stays_on_the_servers() {
+    const HEAD_BYTES: u64 = 64 << 10;
+    const SIZE_BYTES: u64 = 64 << 20;
+    let request = |number: u64, (offset, size): (u64, u64)| Request {
+        offset,
+        size,
+        op: Op::Read,
+        process: (number % 4) as u32,
+        start_s: number as f64 * 1e-3,
+        end_s: number as f64 * 1e-3 + 1e-3,
+    };
+    let place = |number: u64| match number % 4 {
+        0 => (HEAD_BYTES + number / 4 % 63 * (1 << 20), 1 << 20),
+        _ => (number * 4096 % HEAD_BYTES, 4096),
+    };
+    let requests: Vec<Request> = (0..1000).map(|number| request(number, place(number))).collect();
+    let files = [FileTrace { name: "data".into(), requests: &requests, size_bytes: Some(SIZE_BYTES) }];
+    let mut cluster = presets::set_ab(4, 0);
+    let without = plan(&files, &cluster, &quick()).unwrap();
+    // Room for the head, and not for the file.
+    cluster.meta = Some(Tier::meta(presets::device("nvme").unwrap(), 1 << 20));
+    let with = plan(&files, &cluster, &quick()).unwrap();
+    let layout = &with.files[0].layout;
+    let head_bytes = layout.head_in_inode_bytes();
+    assert!((HEAD_BYTES / 2..=1 << 20).contains(&head_bytes), "{layout:?}");
+    assert_ne!(layout.locate(SIZE_BYTES / 2).server, ServerId::META, "{layout:?}");
+    assert!(with.total.planned_s < without.total.planned_s);
+}
+
 /// Files of a plan with a region on the metadata tier.
 fn files_on_meta(plan: &Plan) -> usize {
     plan.files.iter().filter(|file| file.layout.servers().contains(&ServerId::META)).count()
