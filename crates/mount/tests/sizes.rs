@@ -23,14 +23,20 @@ impl Limited {
     const DESCRIPTORS: u64 = 1024;
 
     fn new(pool: &TestPool) -> Limited {
+        Limited::to(pool, Some(Self::DESCRIPTORS))
+    }
+
+    /// With that many open files at most, or with as many as the machine gives.
+    fn to(pool: &TestPool, descriptors: Option<u64>) -> Limited {
         let mut command = Command::new(BIN);
         command.arg("--foreground").arg(pool.file()).arg(pool.mnt()).stdin(Stdio::null());
         // SAFETY: only system calls between fork and exec, on values that live on the stack.
         unsafe {
-            command.pre_exec(|| {
+            command.pre_exec(move || {
+                let Some(descriptors) = descriptors else { return Ok(()) };
                 // Root would raise the limit again; others have nothing to give up.
                 libc::prctl(libc::PR_CAPBSET_DROP, CAP_SYS_RESOURCE, 0, 0, 0);
-                let limit = libc::rlimit { rlim_cur: Self::DESCRIPTORS, rlim_max: Self::DESCRIPTORS };
+                let limit = libc::rlimit { rlim_cur: descriptors, rlim_max: descriptors };
                 if libc::setrlimit(libc::RLIMIT_NOFILE, &limit) != 0 {
                     return Err(std::io::Error::last_os_error());
                 }
@@ -46,6 +52,15 @@ impl Limited {
 
     fn descriptors(&self) -> usize {
         fs::read_dir(format!("/proc/{}/fd", self.server.id())).unwrap().count()
+    }
+}
+
+impl Limited {
+    /// The most memory that the server had at a time.
+    fn peak_memory_bytes(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.server.id())).unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        peak.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
     }
 }
 
@@ -177,4 +192,39 @@ fn a_large_directory_lists_every_name_once() {
     assert_eq!(list(&dir), (FILES, FILES));
     fs::remove_dir_all(&dir).unwrap();
     assert!(!dir.exists());
+}
+
+/// `python -m benches sizes` has as many names in each of ten directories, with times. A tenth of them unless all tests run.
+#[test]
+fn a_tree_of_a_hundred_thousand_small_files_is_made_listed_read_and_removed_with_bounded_memory() {
+    const MOST_BYTES: u64 = 256 << 20;
+    let count = if std::env::var_os("STRIPEWISE_LONG_TESTS").is_some() { 100_000 } else { 10_000 };
+    let pool = TestPool::new();
+    pool.hint("small=4K");
+    let mounted = Limited::to(&pool, None);
+    let (tree, large) = (pool.mnt().join("tree"), pool.mnt().join("tree/large"));
+    fs::create_dir_all(&large).unwrap();
+    let before = mounted.peak_memory_bytes();
+    let name = |number: usize| format!("a name of some length {number}");
+    let content = |number: usize| format!("{number} ").repeat(10);
+    for number in 0..count {
+        fs::write(large.join(name(number)), content(number)).unwrap();
+    }
+    for _ in 0..2 {
+        let found: HashSet<_> = fs::read_dir(&large).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(fs::read_dir(&large).unwrap().count(), count, "each once");
+        assert!((0..count).all(|number| found.contains(std::ffi::OsStr::new(&name(number)))));
+    }
+    // `tar` reads all of them.
+    for number in (0..count).step_by(10) {
+        assert_eq!(fs::read_to_string(large.join(name(number))).unwrap(), content(number));
+    }
+    let packed = Command::new("tar").arg("-cf").arg(pool.path("out/tree.tar")).arg("-C").arg(&tree).arg(".").output();
+    succeeded("tar", &packed.unwrap());
+    let listed = Command::new("tar").arg("-tf").arg(pool.path("out/tree.tar")).output().unwrap();
+    assert_eq!(succeeded("tar", &listed).lines().filter(|line| line.contains("length")).count(), count);
+    fs::remove_dir_all(&tree).unwrap();
+    let peak = mounted.peak_memory_bytes();
+    eprintln!("{count} files: {peak} bytes at most, {before} before");
+    assert!(peak <= MOST_BYTES, "{peak}");
 }
