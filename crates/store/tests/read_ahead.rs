@@ -289,7 +289,8 @@ fn a_file_that_is_optimised_is_read_ahead_from_its_next_open_on() {
     bytes[4096..6144].fill(0x77);
     assert!(read(&after, 4096, 2048) == bytes[4096..6144]);
     // It loses the hint while it is open, and has been fetched: what is written later is seen nevertheless.
-    assert_eq!(read_all(&after, &bytes), fetched);
+    let again = read_all(&after, &bytes);
+    assert!(again <= 80, "{again} parts reached the servers");
     let version = |of: &Files| of.store().lookup(Path::new("f")).unwrap().unwrap().placement().unwrap().version;
     let before = version(&files);
     let unhint = |indices: Option<&[u32]>| store.unhint_file(Path::new("f"), indices).map_err(|error| error.errno());
