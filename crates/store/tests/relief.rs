@@ -5,14 +5,14 @@ mod common;
 use common::life::{On, bytes_of, findings, mend, now, servers_of as servers};
 use common::{TestPool, create, in_own_mounts, layout, mount_tmpfs, pattern, write};
 use rustix::fd::AsFd as _;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Mode, OFlags, XattrFlags};
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use stripewise_layout::{Pattern, ServerId};
 use stripewise_optimisation::OptimisationSetting;
 use stripewise_store::drain::{DrainOptions, drain};
-use stripewise_store::handle::Optimisations;
+use stripewise_store::handle::{ATTRIBUTE, Optimisations};
 use stripewise_store::relief::{Leaving, TierPart, relieve};
 use stripewise_store::{Error, Pool};
 
@@ -92,6 +92,22 @@ fn new_files_land_and_go_to_their_place_once() {
     assert!(bytes_of(&now(&pool), "regions") == pattern(50_000, 4));
     assert_eq!(findings(&pool), []);
     assert!(relieve(file, "tape", &[], &mut On).unwrap_err().to_string().contains("name one of disk, fast"));
+}
+
+/// Its handle cannot be read any more.
+#[test]
+fn a_damaged_file_keeps_no_other_on_the_tier() {
+    let pool = landed();
+    let store = now(&pool);
+    for name in ["damaged", "whole"] {
+        write(&create(&store, name).1, &pattern(20_000, 1), 0);
+    }
+    let damaged = pool.pool.namespace.join("tree/damaged");
+    rustix::fs::setxattr(&damaged, ATTRIBUTE, b"SWEH", XattrFlags::REPLACE).unwrap();
+    let done = relieve(&pool.pool.file, "fast", &[whole("damaged"), whole("whole")], &mut On).unwrap();
+    assert_eq!((done.moved_files, done.staying.len()), (1, 1), "{done:?}");
+    assert!(done.staying[0].path == "damaged" && !done.staying[0].is_busy, "{:?}", done.staying);
+    assert_eq!(servers(&now(&pool), "whole"), [0, 1, 2]);
 }
 
 #[test]

@@ -185,9 +185,18 @@ pub fn relieve(file: &Path, name: &str, leaving: &[Leaving], watch: &mut dyn Dra
     }
     let mut done = Drained::default();
     for of in leaving {
-        let Ok(Some(inode)) = store.existing(Path::new(&of.path)) else { continue };
-        let Some(layout) = inode.placement().and_then(|placement| store.layout_after(&placement, tier, of))? else {
-            continue;
+        let found = store.existing(Path::new(&of.path)).and_then(|inode| {
+            let Some(inode) = inode else { return Ok(None) };
+            let layout = store.layout_after(&inode.placement()?, tier, of)?;
+            Ok(layout.map(|layout| (inode, layout)))
+        });
+        let (inode, layout) = match found {
+            Ok(Some(found)) => found,
+            Ok(None) => continue,
+            Err(error) => {
+                done.staying.push(StayingFile::of(of.path.clone(), &error));
+                continue;
+            }
         };
         let mut stopped = false;
         let mut progress = |done: u64, total: u64| {
