@@ -89,6 +89,32 @@ def stripewise(tmp_path):
     return Stripewise(tmp_path)
 
 
+READ_HOT = """
+import os, sys
+file = os.open(f"{sys.argv[1]}/f", os.O_RDONLY)
+for number in range(200):
+    os.pread(file, 65536, (2 << 20) + number % 16 * 65536)
+"""
+
+
+@pytest.fixture
+def hot(tmp_path, stripewise):
+    """A file on emulated HDDs, one MiB of which was read again and again; times are a hundredth of the real ones."""
+    base = tmp_path / "p"
+    stripewise("pool", "init", base, "--emulate", "--hdd", "2", "--ssd", "1", "--dilation", "0.01")
+    file = base / "pool.toml"
+    # Heat is halved once a year here: the horizon has to be as long for a gain to count.
+    file.write_text(file.read_text() + '\n[heat]\nperiod = "31000000s"\n')
+    layout = tmp_path / "first.layout"
+    layout.write_text(
+        'version = 1\npool = "p"\n[[file]]\npath = "f"\n[[file.region]]\noffset = "0"\nround = ["hdd.0-1:64KiB"]\n'
+    )
+    layouts.apply(layout, file)
+    script = "import sys; open(f'{sys.argv[1]}/f', 'wb').write(bytes(range(256)) * 32768)" + READ_HOT
+    stripewise("run", "--quiet", "--pool", file, "--", "python3", "-c", script, base / "mount")
+    return stripewise, file
+
+
 @pytest.fixture
 def pool(tmp_path, stripewise):
     """Real directories, no emulation: for everything that is about bytes and not about time."""

@@ -10,38 +10,16 @@ from datetime import datetime
 
 import pytest
 
-from stripewise import _native, layouts
+from conftest import READ_HOT
+from stripewise import _native
 from stripewise.api import adapt as adapting
 from stripewise.api import measured, moved, parting, promotion, relief
 from stripewise.api.activity import Done
 from stripewise.pool import Pool
 from stripewise.usage import Usage
 
-SCRIPT = """
-import os, sys
-open(f"{sys.argv[1]}/f", "wb").write(bytes(range(256)) * 32768)
-file = os.open(f"{sys.argv[1]}/f", os.O_RDONLY)
-for number in range(200):
-    os.pread(file, 65536, (2 << 20) + number % 16 * 65536)
-"""
 LONG_S = 87_600 * 3600
 """Heat is halved once a year here: the horizon has to be as long for a gain to count."""
-
-
-@pytest.fixture
-def hot(tmp_path, stripewise):
-    """A file on emulated HDDs, one MiB of which is read again and again; times are a hundredth of the real ones."""
-    base = tmp_path / "p"
-    stripewise("pool", "init", base, "--emulate", "--hdd", "2", "--ssd", "1", "--dilation", "0.01")
-    file = base / "pool.toml"
-    file.write_text(file.read_text() + '\n[heat]\nperiod = "31000000s"\n')
-    layout = tmp_path / "first.layout"
-    layout.write_text(
-        'version = 1\npool = "p"\n[[file]]\npath = "f"\n[[file.region]]\noffset = "0"\nround = ["hdd.0-1:64KiB"]\n'
-    )
-    layouts.apply(layout, file)
-    stripewise("run", "--quiet", "--pool", file, "--", "python3", "-c", SCRIPT, base / "mount")
-    return stripewise, file
 
 
 def decided(pool, *, dry_run=False, **limits):
@@ -111,17 +89,9 @@ def test_blocks_that_differ_by_less_than_a_request_get_widths_that_balance_the_s
     assert rounds((stripewise, file)) == {0: "hdd.0-2:48KiB hdd.3:112KiB"}
 
 
-READ = """
-import os, sys
-file = os.open(f"{sys.argv[1]}/f", os.O_RDONLY)
-for number in range(200):
-    os.pread(file, 65536, (2 << 20) + number % 16 * 65536)
-"""
-
-
 def read_again(pool):
     stripewise, file = pool
-    stripewise("run", "--quiet", "--pool", file, "--", "python3", "-c", READ, file.parent / "mount")
+    stripewise("run", "--quiet", "--pool", file, "--", "python3", "-c", READ_HOT, file.parent / "mount")
 
 
 def test_a_gain_is_measured_once_when_there_was_something_to_do_before_and_after(hot):
@@ -157,7 +127,7 @@ def test_the_report_shows_heat_plans_and_gains(hot):
         state.write(
             '{"time_s": 1e99, "verdict": "<b>", "plans": [7, {"planner": 3, "predicted_s": "x"}], "relief": 1}\n'
         )
-    stripewise("trace", "--pool", file, "-o", base / "t", "--", "python3", "-c", READ, base / "mount")
+    stripewise("trace", "--pool", file, "-o", base / "t", "--", "python3", "-c", READ_HOT, base / "mount")
     stripewise("report", base / "t", "--pool", file, "-o", base / "page.html")
     page = (base / "page.html").read_text()
     section = page[page.index('<section id="adapted"') :]

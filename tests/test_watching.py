@@ -14,9 +14,7 @@ import termios
 import time
 from types import SimpleNamespace
 
-import pytest
-
-from stripewise import layouts
+from conftest import READ_HOT
 from stripewise.api import adapt as adapting
 from stripewise.api import moving, pacing
 from stripewise.pool import Pool
@@ -26,30 +24,6 @@ from stripewise.report.sections import adapted
 PATIENCE_S = 60
 LONG_H = 87_600
 """Heat is halved once a year here: the horizon has to be as long for a gain to count."""
-WRITE = "import sys; open(f'{sys.argv[1]}/f', 'wb').write(bytes(range(256)) * 32768)"
-READ = """
-import os, sys
-file = os.open(f"{sys.argv[1]}/f", os.O_RDONLY)
-for number in range(200):
-    os.pread(file, 65536, (2 << 20) + number % 16 * 65536)
-"""
-
-
-@pytest.fixture
-def hot(tmp_path, stripewise):
-    """A file of 8 MiB on emulated HDDs, one MiB of which is read again and again."""
-    base = tmp_path / "p"
-    stripewise("pool", "init", base, "--emulate", "--hdd", "2", "--ssd", "1", "--dilation", "0.01")
-    file = base / "pool.toml"
-    file.write_text(file.read_text() + '\n[heat]\nperiod = "31000000s"\n')
-    layout = tmp_path / "first.layout"
-    layout.write_text(
-        'version = 1\npool = "p"\n[[file]]\npath = "f"\n[[file.region]]\noffset = "0"\nround = ["hdd.0-1:64KiB"]\n'
-    )
-    layouts.apply(layout, file)
-    for script in (WRITE, READ):
-        stripewise("run", "--quiet", "--pool", file, "--", "python3", "-c", script, base / "mount")
-    return stripewise, file
 
 
 def top(pool):
@@ -78,11 +52,11 @@ def test_a_gain_is_shown_as_predicted_and_then_as_measured(hot):
     pool = Pool.load(file)
     limits = adapting.Limits(horizon_s=LONG_H * 3600)
     adapting.reconsider(pool, adapting.Limits(horizon_s=1.0))
-    stripewise("run", "--quiet", "--pool", file, "--", "python3", "-c", READ, file.parent / "mount")
+    stripewise("run", "--quiet", "--pool", file, "--", "python3", "-c", READ_HOT, file.parent / "mount")
     moved = adapting.reconsider(pool, limits)
     assert moved["verdict"] == "moved"
     assert f"adapt: {moved['ratio']:.2f}x predicted for the last move, not measured so far" in top(hot)
-    stripewise("run", "--quiet", "--pool", file, "--", "python3", "-c", READ, file.parent / "mount")
+    stripewise("run", "--quiet", "--pool", file, "--", "python3", "-c", READ_HOT, file.parent / "mount")
     gain = adapting.reconsider(pool, limits)["measured"]
     assert f"adapt: {gain['ratio']:.2f}x measured since the last move, {moved['ratio']:.2f}x predicted" in top(hot)
 

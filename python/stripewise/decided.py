@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["copied_bytes", "moved_heat_s", "number", "plans", "relieved"]
+__all__ = ["copied_bytes", "lines", "moved_heat_s", "number", "plans", "relieved"]
 
 Line = Mapping[str, Any]
+
+
+def lines(text: bytes) -> list[dict[str, Any]]:
+    """The lines of a file of decisions or moves; one that a kill has cut, or that is no record, is left out."""
+    found = []
+    for line in text.splitlines():
+        try:
+            one = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(one, dict) and isinstance(one.get("time_s"), int | float):
+            found.append(one)
+    return found
 
 
 def number(of: Line, key: str) -> float | None:

@@ -51,6 +51,25 @@ pub fn readers_jump_in_a_file_while_it_is_written(pool: &TestPool) {
     read_while_it_is_written(pool, Order::Random);
 }
 
+/// Reads as many pieces as there are, by `count` new opens in turn: none is older than what `seen` says of its stripe.
+fn read(file: &Arc<Inode>, seen: &[AtomicU8], (order, count): (Order, usize), may_pass_by: bool) {
+    let opens: Vec<_> = (0..count).map(|_| OpenInode::new(file.clone(), false, false)).collect();
+    assert!(may_pass_by || opens[0].has_to_pass_here(), "the file has lost its optimisation");
+    let (len, pieces) = (WIDTH as usize / count, STRIPES * count);
+    for number in 0..pieces {
+        let piece = match order {
+            Order::OneAfterAnother => number,
+            Order::Random => thread_rng().gen_range(0..pieces),
+        };
+        let least = seen[piece / count].load(Ordering::SeqCst);
+        let mut bytes = vec![0; len];
+        let sender = Sender::this_process(Way::Library);
+        let done = opens[number % count].read_at(sender, &mut [IoSliceMut::new(&mut bytes)], (piece * len) as u64);
+        assert_eq!(done.expect("read"), bytes.len());
+        assert!(bytes.iter().all(|byte| *byte >= least), "{bytes:?} after {least} was written");
+    }
+}
+
 fn read_while_it_is_written(pool: &TestPool, order: Order) {
     let setting = OptimisationSetting::parse("readahead=64K:2").expect("a setting");
     let (index, parameters) = setting.pack();
@@ -71,28 +90,7 @@ fn read_while_it_is_written(pool: &TestPool, order: Order) {
     switching(|| {
         let threads = [
             thread::spawn(move || {
-                let mut opens = Vec::new();
-                let len = WIDTH as usize / count;
-                for number in (0..ROUNDS).flat_map(|_| 0..STRIPES * count) {
-                    if number == 0 {
-                        opens = (0..count).map(|_| OpenInode::new(reader.clone(), false, false)).collect();
-                        assert!(
-                            is_late || is_taken || opens[0].has_to_pass_here(),
-                            "the file has lost its optimisation"
-                        );
-                    }
-                    let piece = match order {
-                        Order::OneAfterAnother => number,
-                        Order::Random => thread_rng().gen_range(0..STRIPES * count),
-                    };
-                    let least = seen[piece / count].load(Ordering::SeqCst);
-                    let mut bytes = vec![0; len];
-                    let sender = Sender::this_process(Way::Library);
-                    let open = &opens[number % count];
-                    let count = open.read_at(sender, &mut [IoSliceMut::new(&mut bytes)], (piece * len) as u64);
-                    assert_eq!(count.expect("read"), bytes.len());
-                    assert!(bytes.iter().all(|byte| *byte >= least), "{bytes:?} after {least} was written");
-                }
+                (0..ROUNDS).for_each(|_| read(&reader, &seen, (order, count), is_late || is_taken));
             }),
             thread::spawn(move || {
                 for value in 2..4 {

@@ -139,18 +139,9 @@ def failed(pool: Pool, error: Exception, asked: Sequence[str] = ()) -> Decision:
 def decisions(pool: Pool) -> list[Decision]:
     """All decisions so far, the oldest first; lines that a kill has cut are left out."""
     try:
-        lines = state_file(pool).read_text(encoding="utf-8", errors="replace").splitlines()
+        return decided.lines(state_file(pool).read_bytes())
     except FileNotFoundError:
         return []
-    found = []
-    for line in lines:
-        try:
-            decision = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(decision, dict) and isinstance(decision.get("time_s"), int | float):
-            found.append(decision)
-    return found
 
 
 def reconsider(

@@ -16,6 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
+from stripewise import decided
 from stripewise._native import StripewiseError
 from stripewise.api.pacing import Progress, Then
 from stripewise.pool import Pool
@@ -86,22 +87,9 @@ def records(pool: Pool) -> list[Record]:
 
 def _of(file: Path) -> list[Record]:
     try:
-        return _parsed(file.read_bytes())
+        return decided.lines(file.read_bytes())
     except FileNotFoundError:
         return []
-
-
-def _parsed(text: bytes) -> list[Record]:
-    """The lines of a file; one that a kill has cut, or that is no record, is left out."""
-    found = []
-    for line in text.splitlines():
-        try:
-            one = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(one, dict) and isinstance(one.get("time_s"), int | float):
-            found.append(one)
-    return found
 
 
 @dataclass
@@ -139,7 +127,7 @@ def copied_bytes(pool: Pool, since_s: float) -> int:
         return 0
     whole = text[: text.rfind(b"\n") + 1]
     known.at += len(whole)
-    known.add(_parsed(whole))
+    known.add(decided.lines(whole))
     while known.copied and known.copied[0][0] < time.time() - DAY_S:
         known.copied.popleft()
     return sum(count for time_s, count in known.copied if time_s > since_s)
