@@ -12,8 +12,8 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as text_string_to_openmetrics_families
 from prometheus_client.parser import text_string_to_metric_families
 
-from stripewise import StripewiseError, layouts
-from stripewise.api import adapt, heat, metrics, placing
+from stripewise import StripewiseError
+from stripewise.api import adapt, heat, metrics, parting, placing
 from stripewise.pool import Pool
 
 PATIENCE_S = 30
@@ -177,34 +177,14 @@ def test_what_is_served_is_the_text_format(stripewise, tmp_path):
     assert set(re.findall(r"`(stripewise_\w+)`", page)) == set(kinds), "the page lists what is served"
 
 
-HOT = """
-import os, sys
-open(f"{sys.argv[1]}/f", "wb").write(bytes(range(256)) * 32768)
-file = os.open(f"{sys.argv[1]}/f", os.O_RDONLY)
-for number in range(200):
-    os.pread(file, 65536, (2 << 20) + number % 16 * 65536)
-"""
-
-
-def test_heat_that_has_moved_is_counted(tmp_path, stripewise):
+def test_heat_that_has_moved_is_counted(hot):
     """What is hot goes to the SSD: that is most of the heat of all."""
-    base = tmp_path / "p"
-    stripewise("pool", "init", base, "--emulate", "--hdd", "2", "--ssd", "1", "--dilation", "0.01")
-    file = base / "pool.toml"
-    # Heat is halved once a year: the horizon has to be as long for a gain to count.
-    file.write_text(file.read_text() + '\n[heat]\nperiod = "31000000s"\n')
-    first = tmp_path / "first.layout"
-    first.write_text(
-        'version = 1\npool = "p"\n[[file]]\npath = "f"\n[[file.region]]\noffset = "0"\nround = ["hdd.0-1:64KiB"]\n'
-    )
-    layouts.apply(first, file)
-    stripewise("run", "--quiet", "--pool", file, "--", "python3", "-c", HOT, base / "mount")
-    pool = Pool.load(file)
-    (hot,) = heat.of(placing.place_of(Path("f"), pool))["files"]
+    pool = Pool.load(hot[1])
+    (file,) = heat.of(placing.place_of(Path("f"), pool))["files"]
     decision = adapt.reconsider(pool, adapt.Limits(horizon_s=87_600 * 3600))
     assert decision["verdict"] == "moved"
-    of_the_read_mib = sum(cost for block, cost in hot["blocks"] if 2 << 20 <= block * 65536 < 3 << 20)
-    assert of_the_read_mib / 1e6 * 0.99 <= decision["moved_heat_s"] <= hot["cost_us"] / 1e6 * 1.01
+    of_the_read_mib = sum(cost for block, cost in file["blocks"] if 2 << 20 <= block * 65536 < 3 << 20)
+    assert of_the_read_mib / 1e6 * 0.99 <= decision["moved_heat_s"] <= file["cost_us"] / 1e6 * 1.01
     url, end = metrics.serve(pool, "0")
     try:
         assert asked(url)["stripewise_adapt_moved_heat_seconds_total",] == pytest.approx(decision["moved_heat_s"])
@@ -222,14 +202,14 @@ def test_only_heat_of_what_gets_another_place_has_moved():
         return {"path": "f", "before": regions[0], "after": regions[1], "copied_bytes": 1, "kept_bytes": 1}
 
     def moved(before, after):
-        return heat.moved_s(found, [change(before, after)])
+        return parting.moved_s(found, [change(before, after)])
 
     assert moved({0: "hdd"}, {0: "hdd"}) == 0
     assert moved({0: "hdd"}, {0: "ssd"}) == pytest.approx(7.0)
     assert moved({0: "hdd"}, {0: "hdd", 100: "ssd", 150: "hdd"}) == pytest.approx(1.0)
     # The last block has half of its bytes.
     assert moved({0: "hdd", 925: "ssd"}, {0: "hdd"}) == pytest.approx(2.0)
-    assert heat.moved_s(found, [{**change({0: "hdd"}, {0: "ssd"}), "path": "another"}]) == 0
+    assert parting.moved_s(found, [{**change({0: "hdd"}, {0: "ssd"}), "path": "another"}]) == 0
 
 
 def test_adapt_serves_nothing_where_it_cannot_listen_or_read_the_address(pool):

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 
 from stripewise import _native, decided, layouts
 from stripewise._native import StripewiseError
-from stripewise.api import heat as heat_of
 from stripewise.api import least_moves, measured, moved, parting, reading_ahead, relief, service, small_files, swaps
 from stripewise.api import plan as planning
 from stripewise.api import trace as traces
@@ -287,7 +286,7 @@ def _candidate(asked: _Asked, name: str, layout: str) -> _Candidate:
         if copied:
             moved_bytes += copied
             movable.append((path, one))
-            heat_s[path] = heat_of.moved_s(asked.heat, forecast["files"])
+            heat_s[path] = parting.moved_s(asked.heat, forecast["files"])
     gain_s = asked.horizon_bytes / before - asked.horizon_bytes / after
     move_s = moved_bytes * asked.pays.move_s_per_byte
     return _Candidate(name, layout, before, after, gain_s, moved_bytes, move_s, movable, heat_s, skipped)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,10 +9,10 @@ from stripewise import _native
 from stripewise.places import Place
 
 if TYPE_CHECKING:
-    from stripewise._native import FileHeat, ForecastFile, ForecastRegion, PoolHeat
+    from stripewise._native import FileHeat, PoolHeat
     from stripewise.pool import Pool
 
-__all__ = ["FileHeat", "HotFile", "PoolHeat", "columns", "hottest", "moved_s", "of"]
+__all__ = ["FileHeat", "HotFile", "PoolHeat", "columns", "hottest", "of"]
 
 
 @dataclass(frozen=True)
@@ -59,33 +57,3 @@ def columns(file: FileHeat, block_bytes: int, count: int) -> list[float]:
             inside = min(end, (column + 1) * width_bytes) - max(begin, column * width_bytes)
             costs[column] += cost_us * max(0.0, inside) / max(1, end - begin)
     return [cost / width_bytes for cost in costs]
-
-
-def moved_s(heat: PoolHeat, files: Iterable[ForecastFile]) -> float:
-    """The heat, in seconds, of what gets another place when files get other layouts.
-
-    Heat of a block is spread evenly over its bytes. O(blocks with heat of these files, log regions each).
-    """
-    hot = {of["path"]: of for of in heat["files"]}
-    return sum(_moved_us(hot[of["path"]], heat["block_bytes"], of) for of in files if of["path"] in hot) / 1e6
-
-
-def _moved_us(file: FileHeat, block_bytes: int, change: ForecastFile) -> float:
-    borders = sorted({region["offset"] for region in (*change["before"], *change["after"])})
-    moves = [_round_at(change["before"], at) != _round_at(change["after"], at) for at in borders]
-    found = 0.0
-    for block, cost_us in file["blocks"]:
-        at = begin = block * block_bytes
-        end = max(begin + 1, min(begin + block_bytes, file["size_bytes"]))
-        while at < end:
-            number = bisect_right(borders, at)
-            until = min([end, *borders[number : number + 1]])
-            if number and moves[number - 1]:
-                found += cost_us * (until - at) / (end - begin)
-            at = until
-    return found
-
-
-def _round_at(regions: list[ForecastRegion], at: int) -> list[str] | None:
-    number = bisect_right([region["offset"] for region in regions], at)
-    return regions[number - 1]["round"] if number else None

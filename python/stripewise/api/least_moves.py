@@ -8,6 +8,7 @@ A move copies what changes its round, and nothing else: a region may be cut anyw
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from stripewise.units import exact_bytes
 if TYPE_CHECKING:
     from stripewise._native import ForecastFile, ForecastRegion
 
-__all__ = ["regions", "text", "text_of"]
+__all__ = ["regions", "round_at", "text", "text_of"]
 
 
 MOST_REGIONS = 256
@@ -28,7 +29,7 @@ def regions(file: ForecastFile) -> list[tuple[int, list[str]]]:
     cuts = {region["offset"] for side in (file["before"], file["after"]) for region in side}
     found: list[tuple[int, list[str]]] = []
     for offset in sorted(cuts):
-        before, after = _round_at(file["before"], offset), _round_at(file["after"], offset)
+        before, after = round_at(file["before"], offset), round_at(file["after"], offset)
         is_within = len(_tiers(before)) == 1 and _tiers(before) == _tiers(after)
         chosen = before if is_within else after
         if not found or found[-1][1] != chosen:
@@ -36,6 +37,11 @@ def regions(file: ForecastFile) -> list[tuple[int, list[str]]]:
     if len(found) > MOST_REGIONS:
         return [(region["offset"], region["round"]) for region in file["after"]]
     return found
+
+
+def round_at(of: Sequence[ForecastRegion], offset: int) -> list[str]:
+    """The round of the region that a byte is in. O(log regions)."""
+    return of[bisect_right(of, offset, key=lambda region: region["offset"]) - 1]["round"]
 
 
 def text(file: ForecastFile) -> str:
@@ -56,10 +62,6 @@ def _quoted(of: str) -> str:
     """As a basic string of TOML."""
     escaped = "".join(f"\\u{ord(c):04x}" if ord(c) < 0x20 or ord(c) == 0x7F else c for c in of.replace("\\", "\\\\"))
     return '"' + escaped.replace('"', '\\"') + '"'
-
-
-def _round_at(of: Sequence[ForecastRegion], offset: int) -> list[str]:
-    return next(region["round"] for region in reversed(of) if region["offset"] <= offset)
 
 
 def _tiers(stripes: Sequence[str]) -> set[str]:

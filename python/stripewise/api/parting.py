@@ -6,17 +6,18 @@ its own, in which all other bytes stay where they are.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from stripewise.api import least_moves
+from stripewise.api.least_moves import round_at, text_of
 
 if TYPE_CHECKING:
-    from stripewise._native import ForecastFile, PoolHeat
+    from stripewise._native import FileHeat, ForecastFile, PoolHeat
 
-__all__ = ["Part", "chosen", "most_gain", "parts", "steps", "text"]
+__all__ = ["Part", "chosen", "most_gain", "moved_s", "parts", "steps", "text"]
 
 STEP_BYTES = 256 << 20
 """Of a file that are moved at once; a move that is stopped keeps the steps before."""
@@ -33,7 +34,7 @@ Stretch = tuple[int, int]
 
 @dataclass(frozen=True)
 class Part:
-    """A stretch of a file that changes its place."""
+    """A stretch of a file that may change its place."""
 
     path: str
     begin: int
@@ -51,17 +52,12 @@ def changes(file: ForecastFile, size_bytes: int) -> list[Stretch]:
     found: list[Stretch] = []
     cuts = {region["offset"] for side in (file["before"], file["after"]) for region in side}
     for begin, end in pairwise([*sorted(cut for cut in cuts if cut < size_bytes), size_bytes]):
-        if _round_at(file, "before", begin) == _round_at(file, "after", begin):
+        if round_at(file["before"], begin) == round_at(file["after"], begin):
             continue
         if found and found[-1][1] == begin:
             begin = found.pop()[0]
         found.append((begin, end))
     return found
-
-
-def _round_at(file: ForecastFile, side: str, offset: int) -> Sequence[str]:
-    regions = file["before"] if side == "before" else file["after"]
-    return next(region["round"] for region in reversed(regions) if region["offset"] <= offset)
 
 
 def _cut(stretches: Iterable[Stretch], most_bytes: int) -> Iterator[Stretch]:
@@ -88,7 +84,7 @@ def steps(file: ForecastFile, size_bytes: int) -> list[str]:
         taken.append((begin, end))
         moved += end - begin
     whole = [(region["offset"], region["round"]) for region in file["after"]]
-    return [*found, least_moves.text_of(file["path"], whole)]
+    return [*found, text_of(file["path"], whole)]
 
 
 def text(file: ForecastFile, taken: Iterable[Stretch], size_bytes: int) -> str:
@@ -102,10 +98,10 @@ def text(file: ForecastFile, taken: Iterable[Stretch], size_bytes: int) -> str:
     regions: list[tuple[int, Sequence[str]]] = []
     for offset in sorted(cuts):
         is_taken = any(begin <= offset < end for begin, end in taken)
-        stripes = _round_at(file, "after" if is_taken else "before", offset)
+        stripes = round_at(file["after"] if is_taken else file["before"], offset)
         if not regions or regions[-1][1] != stripes:
             regions.append((offset, stripes))
-    return least_moves.text_of(file["path"], regions)
+    return text_of(file["path"], regions)
 
 
 def parts(file: ForecastFile, heat: PoolHeat) -> list[Part]:
@@ -126,6 +122,28 @@ def parts(file: ForecastFile, heat: PoolHeat) -> list[Part]:
         held = min(part_bytes, size_bytes - begin // part_bytes * part_bytes)
         result.append(Part(file["path"], begin, end, costs.get(begin // part_bytes, 0.0) * (end - begin) / held))
     return result
+
+
+def moved_s(heat: PoolHeat, files: Iterable[ForecastFile]) -> float:
+    """The heat, in seconds, of what gets another place when files get other layouts.
+
+    Heat of a block is spread evenly over its bytes. O(blocks with heat of these files, log regions each).
+    """
+    hot = {of["path"]: of for of in heat["files"]}
+    return sum(_moved_us(hot[of["path"]], heat["block_bytes"], of) for of in files if of["path"] in hot) / 1e6
+
+
+def _moved_us(file: FileHeat, block_bytes: int, change: ForecastFile) -> float:
+    changed = changes(change, file["size_bytes"])
+    found = 0.0
+    for block, cost_us in file["blocks"]:
+        begin = block * block_bytes
+        end = max(begin + 1, min(begin + block_bytes, file["size_bytes"]))
+        number = bisect_right(changed, begin, key=lambda stretch: stretch[1])
+        while number < len(changed) and changed[number][0] < end:
+            found += cost_us * (min(end, changed[number][1]) - max(begin, changed[number][0])) / (end - begin)
+            number += 1
+    return found
 
 
 def most_gain(found: Iterable[Part], most_bytes: float) -> list[Part]:

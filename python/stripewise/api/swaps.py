@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from stripewise import _native
 from stripewise._native import StripewiseError
 from stripewise.api import relief
+from stripewise.api.parting import Part
 
 if TYPE_CHECKING:
     from stripewise._native import PoolHeat
@@ -48,17 +49,8 @@ class Pays:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _Part(Part):
     """Bytes of one region, within one block or several."""
-
-    path: str
-    begin: int
-    end: int
-    heat_us: float
-
-    @property
-    def size_bytes(self) -> int:
-        return self.end - self.begin
 
     def cut_at(self, at: int) -> tuple[_Part, _Part]:
         """What is behind a byte, and what is before it, with equal heat per byte."""
