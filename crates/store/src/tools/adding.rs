@@ -40,7 +40,13 @@ pub fn add_servers(file: &Path, asked: &[(String, PathBuf)]) -> Result<Vec<Strin
     if !planned.new.is_empty() {
         let entry = |server: &Server| (planned.pool.tiers[server.tier].name.clone(), server.root.clone(), server.id);
         let entries: Vec<_> = planned.new.iter().map(entry).collect();
-        Pool::write_new_servers(file, &entries).inspect_err(|_| unmake(&made))?;
+        Pool::write_new_servers(file, &entries).inspect_err(|_| {
+            // A pool file that could not be synced may be in use all the same: mounts put files on its new servers then.
+            let is_new = |server: &Server| planned.new.iter().any(|new| new.root == server.root);
+            if Pool::load(file).is_ok_and(|pool| !pool.there().any(is_new)) {
+                unmake(&made);
+            }
+        })?;
         let pool = Pool::load(file)?;
         Layouts::open(&pool, store.plane().is_shared())?.keep_of(&pool)?;
     }
