@@ -17,7 +17,7 @@ use crate::node::Node;
 use crate::options::MountOptions;
 use crate::removals::Removals;
 use crate::room::InodeRoom;
-use crate::shares::Shares;
+use crate::shares::{Shares, UserShare};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::workers::Workers;
 use crate::{Failure, log};
@@ -76,9 +76,16 @@ impl Core {
         let is_root = rustix::process::geteuid().is_root();
         let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        let room = InodeRoom::new(descriptors);
+        let descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX);
         let owner = rustix::process::geteuid().as_raw();
-        let (opens, nodes) = (Shares::new(room.for_opens(), owner), Shares::new(room.most(), owner));
+        let opens = Shares::new(InodeRoom::for_opens(descriptors), owner);
+        // What one user has lent to inodes, another would have to wait for.
+        let room = match store.plane().is_shared() {
+            true => InodeRoom::new(descriptors),
+            false => InodeRoom::beside(descriptors, opens.clone()),
+        };
+        // A user is asked when as many are known as there is room for: what is free of half as many more is for all.
+        let nodes = Shares::new(room.aim() + room.aim() / 2, owner);
         let table = Table::new(store.tree(), room).map_err(MountError::system("opening the pool's names"))?;
         let neighbours = Arc::new(Neighbours::join(&store)?);
         if options.writeback_cache {
@@ -169,6 +176,16 @@ impl Core {
     /// `ENFILE`: the inodes that the user has looked up are in use, and more than there is room for.
     pub fn admit(&self, user: u32) -> Result<(), Errno> {
         self.table.room.admit(|| self.nodes.is_fair(user))
+    }
+
+    /// Lets `user` open another file or directory. A few atomic operations as long as there is room.
+    ///
+    /// # Errors
+    /// `ENFILE`: the user has more open than are free.
+    pub fn admit_open(&self, user: u32) -> Result<UserShare, Errno> {
+        let share = self.opens.take(user, 1)?;
+        self.table.room.take_back();
+        Ok(share)
     }
 
     /// Counts a node for `user`, if it counts for none.

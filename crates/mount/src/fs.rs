@@ -414,7 +414,7 @@ impl PoolFs {
                 return reply.error(errno);
             }
             node.untold();
-            let own = match self.core.opens.take(request.uid, 1) {
+            let own = match self.core.admit_open(request.uid) {
                 Ok(own) => own,
                 Err(errno) => return reply.error(errno),
             };
@@ -436,7 +436,7 @@ impl PoolFs {
 
     fn create(&self, request: &RequestHeader, name: &OsStr, maker: Maker, flags: i32, reply: Reply<'_>) {
         guarded("create", || {
-            let own = self.core.admit(request.uid).and_then(|()| self.core.opens.take(request.uid, 1));
+            let own = self.core.admit(request.uid).and_then(|()| self.core.admit_open(request.uid));
             let own = match own {
                 Ok(own) => own,
                 Err(errno) => return reply.error(errno),
@@ -459,7 +459,7 @@ impl PoolFs {
     fn create_unnamed(&self, request: &RequestHeader, maker: Maker, flags: i32, reply: Reply<'_>) {
         guarded("tmpfile", || {
             let core = &self.core;
-            let own = match core.admit(request.uid).and_then(|()| core.opens.take(request.uid, 1)) {
+            let own = match core.admit(request.uid).and_then(|()| core.admit_open(request.uid)) {
                 Ok(own) => own,
                 Err(errno) => return reply.error(errno),
             };

@@ -5,16 +5,20 @@
 //! [`InodeRoom::aim`], the mount asks it to drop the oldest unused ones (`FUSE_NOTIFY_PRUNE`, Linux 6.18). The kernel then
 //! gives its references back, and looks a dropped inode up again when a program uses it.
 //!
+//! Where one user alone has the pool, inodes also get the descriptors that are set aside for opens and not in use. With the limit of
+//! 20,000 of many containers a program walks 15,000 files, and not 10,000, before the kernel has to look up names again that it knew.
+//!
 //! Older kernels cannot be asked: there the limit of open files, which the mount raises as far as it may, has to suffice
 //! for all the inodes that the kernel's memory holds.
 
 use std::os::fd::OwnedFd;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use rustix::io::Errno;
 
 use crate::lock;
+use crate::shares::Shares;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::{Condvar, Mutex, thread};
 
@@ -32,10 +36,8 @@ pub struct InodeRoom {
     known: AtomicUsize,
     /// How many open files the process may have.
     descriptors: usize,
-    /// With more than these the kernel is asked to drop some.
-    aim: usize,
-    /// With more than these a lookup waits.
-    most: usize,
+    /// What opens hold, where inodes get what opens leave.
+    lent_by: Option<Arc<Shares>>,
     /// The kernel can be asked.
     pub prunes: AtomicBool,
     asked: Mutex<Asked>,
@@ -53,13 +55,11 @@ struct Asked {
 impl InodeRoom {
     /// Room for a process that may have `descriptors` open files: half of them for inodes, up to three quarters for a
     /// moment.
-    pub fn new(descriptors: u64) -> InodeRoom {
-        let descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX);
+    pub fn new(descriptors: usize) -> InodeRoom {
         InodeRoom {
             known: AtomicUsize::new(0),
             descriptors,
-            aim: (descriptors / 2).min(AIM),
-            most: (descriptors / 4 * 3).min(AIM * 3 / 2),
+            lent_by: None,
             prunes: AtomicBool::new(false),
             asked: Mutex::default(),
             wanted: Condvar::new(),
@@ -67,9 +67,15 @@ impl InodeRoom {
         }
     }
 
-    /// How many descriptors are left for what is open: a sixteenth of all is for the mount's own work.
-    pub fn for_opens(&self) -> usize {
-        self.descriptors - self.aim - self.descriptors / 16
+    /// Room for inodes beside `opens`, which leave what they do not hold to them: three quarters of the descriptors but those of opens,
+    /// and half of them in any case.
+    pub fn beside(descriptors: usize, opens: Arc<Shares>) -> InodeRoom {
+        InodeRoom { lent_by: Some(opens), ..InodeRoom::new(descriptors) }
+    }
+
+    /// How many of `descriptors` are for what is open: a sixteenth of all is for the mount's own work.
+    pub fn for_opens(descriptors: usize) -> usize {
+        descriptors - (descriptors / 2).min(AIM) - descriptors / 16
     }
 
     /// How many descriptors the transports of requests may take: half of those for the mount's own work.
@@ -77,9 +83,42 @@ impl InodeRoom {
         self.descriptors / 32
     }
 
-    /// How many inodes the kernel may know.
+    /// With more the kernel is asked to drop some. At most one atomic load.
+    pub fn aim(&self) -> usize {
+        self.beside_opens(self.descriptors / 2, self.descriptors / 4 * 3).min(AIM)
+    }
+
+    /// How many inodes the kernel may know: with more a lookup waits. At most one atomic load.
     pub fn most(&self) -> usize {
-        self.most
+        self.beside_opens(self.descriptors / 4 * 3, self.descriptors / 8 * 7).min(AIM * 3 / 2)
+    }
+
+    /// `least`, or what opens leave of `all` if that is more.
+    fn beside_opens(&self, least: usize, all: usize) -> usize {
+        self.lent_by.as_ref().map_or(least, |opens| all.saturating_sub(opens.held()).max(least))
+    }
+
+    /// To be called when more is open: takes back what was lent to inodes. It waits until a sixteenth of all descriptors is free,
+    /// for at most the time that a lookup waits for room. A few atomic loads as long as there is room.
+    pub fn take_back(&self) {
+        let Some(opens) = self.lent_by.as_ref().filter(|_| self.prunes.load(Ordering::Relaxed)) else { return };
+        for _ in 0..STEPS {
+            let known = self.known();
+            if known <= self.aim() {
+                return;
+            }
+            self.want();
+            if known + opens.held() <= self.descriptors / 16 * 15 {
+                return;
+            }
+            thread::sleep(STEP);
+        }
+    }
+
+    /// Has the kernel asked to drop some.
+    fn want(&self) {
+        lock(&self.asked).wanted = true;
+        self.wanted.notify_one();
     }
 
     /// Lets a user look up another inode. A user who holds more than is `fair` waits until the kernel has dropped what is
@@ -89,7 +128,7 @@ impl InodeRoom {
     /// # Errors
     /// `ENFILE`: what the user knows is in use.
     pub fn admit(&self, fair: impl Fn() -> bool) -> Result<(), Errno> {
-        let is_full = || self.known() > self.aim && self.prunes.load(Ordering::Relaxed);
+        let is_full = || self.known() > self.aim() && self.prunes.load(Ordering::Relaxed);
         if !is_full() || fair() {
             return Ok(());
         }
@@ -102,8 +141,7 @@ impl InodeRoom {
             if steps.next().is_none() {
                 break Err(Errno::NFILE);
             }
-            lock(&self.asked).wanted = true;
-            self.wanted.notify_one();
+            self.want();
             thread::sleep(STEP);
         };
         self.waiting.fetch_sub(1, Ordering::AcqRel);
@@ -113,10 +151,10 @@ impl InodeRoom {
     /// One inode more. One atomic operation as long as there is room.
     pub fn add(&self) {
         let known = self.known.fetch_add(1, Ordering::Relaxed) + 1;
+        let aim = self.aim();
         // Not at each: a lock taken for every lookup would be one too many.
-        if known > self.aim && (known - self.aim) % (self.aim / 16 + 1) == 1 {
-            lock(&self.asked).wanted = true;
-            self.wanted.notify_one();
+        if known > aim && (known - aim) % (aim / 16 + 1) == 1 {
+            self.want();
         }
     }
 
@@ -132,8 +170,8 @@ impl InodeRoom {
 
     /// How many to drop of every thousand.
     pub fn excess_per_mille(&self) -> usize {
-        let known = self.known();
-        if known <= self.aim { 0 } else { ((known - self.aim / 8 * 7) * 1000).div_ceil(known) }
+        let (known, aim) = (self.known(), self.aim());
+        if known <= aim { 0 } else { ((known - aim / 8 * 7) * 1000).div_ceil(known) }
     }
 
     /// Opens a descriptor for an inode, when there is room for it. One atomic load as long as there is.
@@ -142,7 +180,7 @@ impl InodeRoom {
     /// Those of `open`; `EMFILE` only if there was no room for a second.
     pub fn open(&self, open: impl Fn() -> Result<OwnedFd, Errno>) -> Result<OwnedFd, Errno> {
         let mut steps = 0..STEPS;
-        while self.known() > self.most && self.prunes.load(Ordering::Relaxed) {
+        while self.known() > self.most() && self.prunes.load(Ordering::Relaxed) {
             if steps.next().is_none() {
                 break;
             }
@@ -151,8 +189,7 @@ impl InodeRoom {
         loop {
             match open() {
                 Err(Errno::MFILE | Errno::NFILE) if self.prunes.load(Ordering::Relaxed) && steps.next().is_some() => {
-                    lock(&self.asked).wanted = true;
-                    self.wanted.notify_one();
+                    self.want();
                     thread::sleep(STEP);
                 }
                 done => return done,
@@ -189,8 +226,47 @@ mod tests {
     #[test]
     fn half_of_the_descriptors_are_for_inodes_but_no_more_than_help() {
         let room = InodeRoom::new(1024);
-        assert_eq!((room.aim, room.most, room.for_opens()), (512, 768, 448));
-        assert_eq!(InodeRoom::new(u64::MAX).aim, AIM);
+        assert_eq!((room.aim(), room.most(), InodeRoom::for_opens(1024)), (512, 768, 448));
+        assert_eq!(InodeRoom::new(usize::MAX).aim(), AIM);
+    }
+
+    #[test]
+    fn inodes_get_what_opens_leave_and_give_it_back() {
+        let opens = Shares::new(InodeRoom::for_opens(1024), 0);
+        let room = InodeRoom::beside(1024, opens.clone());
+        assert_eq!((room.aim(), room.most()), (768, 896));
+        let (few, many) = (opens.charge(0, 100), opens.charge(0, 300));
+        assert_eq!((room.aim(), room.most()), (512, 768), "no less than where nothing is lent");
+        drop(many);
+        assert_eq!((room.aim(), room.most()), (668, 796));
+        room.known.store(760, Ordering::Relaxed);
+        room.take_back();
+        assert!(!lock(&room.asked).wanted, "the kernel cannot be asked");
+        room.prunes.store(true, Ordering::Relaxed);
+        room.take_back();
+        assert!(lock(&room.asked).wanted, "there is room yet, and it gets less");
+        assert!(room.excess_per_mille() > 0);
+        drop(few);
+        assert_eq!(room.excess_per_mille(), 0);
+    }
+
+    #[test]
+    fn an_open_waits_for_what_is_taken_back() {
+        let opens = Shares::new(InodeRoom::for_opens(1024), 0);
+        let room = Arc::new(InodeRoom::beside(1024, opens.clone()));
+        room.prunes.store(true, Ordering::Relaxed);
+        room.known.store(890, Ordering::Relaxed);
+        let _held = opens.charge(0, 110);
+        let kernel = thread::spawn({
+            let room = room.clone();
+            move || {
+                assert!(room.wait());
+                room.known.store(700, Ordering::Relaxed);
+            }
+        });
+        room.take_back();
+        assert_eq!(room.known(), 700);
+        kernel.join().unwrap();
     }
 
     #[test]

@@ -66,9 +66,14 @@ impl Shares {
         UserShare { shares: self.clone(), user, index, units }
     }
 
+    /// What all users hold. One atomic load.
+    pub fn held(&self) -> usize {
+        self.held.load(Ordering::Acquire)
+    }
+
     /// Whether `user` holds no more than are free.
     pub fn is_fair(&self, user: u32) -> bool {
-        let free = self.most.saturating_sub(self.held.load(Ordering::Acquire));
+        let free = self.most.saturating_sub(self.held());
         user == 0 || user == self.owner || self.users[self.index(user)].held.load(Ordering::Acquire) <= free
     }
 
