@@ -10,6 +10,7 @@
 
 pub mod ahead;
 pub mod descriptors;
+pub mod full_tier;
 pub mod heads;
 pub mod inodes;
 pub mod opens;

@@ -1,10 +1,12 @@
 //! A pool in a temporary directory, and a file of it that several processes use.
 
-use rustix::fs::{Mode, OFlags, XattrFlags};
+use rustix::fs::{FallocateFlags, Mode, OFlags, XattrFlags};
+use rustix::mount::{MountFlags, UnmountFlags};
 use shuttle::rand::{Rng, thread_rng};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use stripewise_layout::{Layout, ServerId, Stripe};
 use stripewise_optimisation::SMALL;
 use stripewise_store::handle::Optimisations;
@@ -13,6 +15,8 @@ use stripewise_store::{Collected, Inode, Pool, Store, Then};
 
 /// Bytes of a stripe.
 pub(crate) const WIDTH: u64 = 16;
+/// Bytes of a stripe of a pool whose metadata tier fills, which gives room by pages.
+pub(crate) const PAGE: u64 = 4096;
 const SERVERS: u16 = 3;
 /// The one file of a scenario.
 pub(crate) const NAME: &str = "file";
@@ -22,6 +26,7 @@ pub(crate) const NAME: &str = "file";
 pub struct TestPool {
     directory: tempfile::TempDir,
     pool: Pool,
+    keeps_layouts: AtomicBool,
 }
 
 impl TestPool {
@@ -30,22 +35,42 @@ impl TestPool {
     /// # Panics
     /// It cannot be made.
     pub fn new() -> Self {
+        Self::with(SERVERS, WIDTH, |_| ())
+    }
+
+    /// Another over that many servers, whose metadata tier is a file system of its own with a little room. The process must be one that
+    /// may mount it.
+    ///
+    /// # Panics
+    /// It cannot be made.
+    pub fn with_small_tier(servers: u16) -> Self {
+        let made = Self::with(servers, PAGE, |namespace| {
+            std::fs::create_dir(namespace).expect("a directory");
+            rustix::mount::mount("none", namespace, "tmpfs", MountFlags::empty(), c"size=1m").expect("a file system");
+        });
+        // Without this page of the load a head is as long as the hint says, however full the tier was a moment ago.
+        std::fs::create_dir(made.pool.namespace.join("meta-load.2")).expect("a directory");
+        made
+    }
+
+    fn with(servers: u16, width_bytes: u64, prepare: impl FnOnce(&Path)) -> Self {
         let make = |path: &Path| tempfile::Builder::new().prefix("stripewise-interleavings-").tempdir_in(path);
         let memory = make(Path::new("/dev/shm")).ok().filter(|directory| {
             rustix::fs::setxattr(directory.path(), c"user.stripewise.test", b"1", XattrFlags::empty()).is_ok()
         });
         let directory = memory.unwrap_or_else(|| make(&std::env::temp_dir()).expect("a temporary directory"));
         let base = directory.path();
-        let servers = (0..SERVERS).map(|number| base.join(format!("s{number}"))).collect();
+        prepare(&base.join("names"));
+        let servers = (0..servers).map(|number| base.join(format!("s{number}"))).collect();
         let spec = PoolSpec {
             name: "test".into(),
             mount: base.join("mount"),
             namespace: base.join("names"),
-            default_width_bytes: Some(WIDTH),
+            default_width_bytes: Some(width_bytes),
             tiers: vec![TierSpec { name: "disk".into(), servers, ..TierSpec::default() }],
         };
         let pool = Pool::init(&base.join("pool.toml"), &spec).expect("a pool");
-        Self { directory, pool }
+        Self { directory, pool, keeps_layouts: AtomicBool::new(false) }
     }
 
     /// Another, whose servers are as fast as disks.
@@ -57,6 +82,36 @@ impl TestPool {
         let profile = stripewise_model::presets::device("hdd-7200").expect("a device of the model");
         made.pool.tiers[0].profile = Some((profile, ProfileSource::PoolFile));
         made
+    }
+
+    fn filler(&self) -> PathBuf {
+        self.pool.namespace.join("filler")
+    }
+
+    /// Takes the room of a small metadata tier, but for this number of pages.
+    pub(crate) fn fill_tier_but(&self, pages: u64) {
+        let filler = std::fs::File::create(self.filler()).expect("a file");
+        let free = rustix::fs::fstatvfs(&filler).expect("the file system");
+        let bytes = free.f_bavail * free.f_frsize - pages * PAGE;
+        rustix::fs::fallocate(&filler, FallocateFlags::empty(), 0, bytes).expect("the room");
+    }
+
+    /// Has the metadata tier keep these layouts from the first execution on, so that none of a later one needs room for them.
+    pub(crate) fn keep_layouts(&self, layouts: &[Layout]) {
+        if self.keeps_layouts.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let store = Store::open(self.pool()).expect("a store");
+        for layout in layouts {
+            let (_fd, inode) = make(&store, NAME, layout);
+            rustix::fs::unlinkat(store.tree(), NAME, rustix::fs::AtFlags::empty()).expect("the name");
+            assert_eq!(store.collect(&inode).expect("collected"), Collected::Gone);
+        }
+    }
+
+    /// Gives back what [`TestPool::fill_tier_but`] has taken.
+    pub(crate) fn empty_tier(&self) {
+        let _ = std::fs::remove_file(self.filler());
     }
 
     pub(crate) fn pool(&self) -> Pool {
@@ -90,6 +145,13 @@ impl TestPool {
     }
 }
 
+impl Drop for TestPool {
+    fn drop(&mut self) {
+        // Most are no file system of their own.
+        let _ = rustix::mount::unmount(&self.pool.namespace, UnmountFlags::DETACH);
+    }
+}
+
 impl Default for TestPool {
     fn default() -> Self {
         Self::new()
@@ -98,7 +160,12 @@ impl Default for TestPool {
 
 /// One region over the servers `[first, first + servers)`.
 pub(crate) fn layout(first: u16, servers: u16) -> Layout {
-    let stripe = |server| Stripe { server: ServerId(server), width_bytes: WIDTH };
+    layout_of(WIDTH, first, servers)
+}
+
+/// [`layout`] in stripes of `width_bytes`.
+pub(crate) fn layout_of(width_bytes: u64, first: u16, servers: u16) -> Layout {
+    let stripe = |server| Stripe { server: ServerId(server), width_bytes };
     Layout::new([(0, (first..first + servers).map(stripe).collect())]).expect("a layout")
 }
 

@@ -2,10 +2,13 @@
 
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, Runner};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stripewise_interleavings::pools::TestPool;
-use stripewise_interleavings::{ahead, descriptors, heads, inodes, opens, placements, removing, serving, writers};
+use stripewise_interleavings::{
+    ahead, descriptors, full_tier, heads, inodes, opens, placements, removing, serving, writers,
+};
 
 /// Switches that a PCT schedule makes against the priorities of the threads.
 const SWITCHES: usize = 3;
@@ -98,6 +101,46 @@ fn a_small_file_is_written_past_its_head_first() {
 #[test]
 fn a_small_file_changes_its_size_while_it_is_written() {
     explore_pool(1000, heads::a_small_file_changes_its_size_while_it_is_written);
+}
+
+/// Runs test `name` of this binary again where it may mount file systems; `false` when this already is that place.
+fn in_own_mounts(name: &str) -> bool {
+    const INSIDE: &str = "STRIPEWISE_TEST_INSIDE";
+    if std::env::var_os(INSIDE).is_some() {
+        return false;
+    }
+    let output = Command::new("unshare")
+        .args(if rustix::process::getuid().is_root() { "-m" } else { "-rm" }.split(' '))
+        .arg(std::env::current_exe().expect("this program"))
+        .args([name, "--exact", "--nocapture"])
+        .env(INSIDE, "1")
+        .output()
+        .expect("the command unshare of util-linux");
+    let text = [output.stdout, output.stderr].concat();
+    assert!(output.status.success(), "in a mount namespace of its own: {}", String::from_utf8_lossy(&text));
+    true
+}
+
+#[test]
+fn a_small_file_is_used_on_a_tier_that_fills() {
+    if in_own_mounts("a_small_file_is_used_on_a_tier_that_fills") {
+        return;
+    }
+    explore_on(TestPool::with_small_tier(3), 400, full_tier::a_small_file_is_used_on_a_tier_that_fills);
+    let left = full_tier::schedules_that_left();
+    println!("a file left the tier in {left} schedules");
+    assert!(left > 0, "no file has left the tier: nothing was tested");
+}
+
+#[test]
+fn a_small_file_is_appended_to_on_a_tier_that_fills() {
+    if in_own_mounts("a_small_file_is_appended_to_on_a_tier_that_fills") {
+        return;
+    }
+    for servers in [1, 3] {
+        let scenario = full_tier::a_small_file_is_appended_to_on_a_tier_that_fills;
+        explore_on(TestPool::with_small_tier(servers), 200, scenario);
+    }
 }
 
 #[test]

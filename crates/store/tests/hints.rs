@@ -4,7 +4,7 @@ mod common;
 
 use common::life::{On, findings};
 use common::{TestPool, in_own_mounts, layout, mount_tmpfs, pattern};
-use rustix::fs::{Mode, OFlags, RenameFlags, XattrFlags};
+use rustix::fs::{FallocateFlags, Mode, OFlags, RenameFlags, XattrFlags};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
 use std::sync::Arc;
@@ -707,6 +707,7 @@ fn a_small_file_that_grows_on_a_full_metadata_tier_goes_on_on_the_servers() {
         |name: &str, flags: OFlags| files.open_file(Path::new(name), OFlags::RDWR | flags, Mode::empty()).unwrap();
     let names = ["pieces", "appended", "threads"];
     names.iter().for_each(|name| make(&files, name, b""));
+    make(&files, "allocated", b"begins");
     let filler = fill(&pool, 200 << 10);
     let bytes = pattern(1_200_000, 7);
     let pieces = open("pieces", OFlags::empty());
@@ -738,6 +739,12 @@ fn a_small_file_that_grows_on_a_full_metadata_tier_goes_on_on_the_servers() {
         }
     });
     opened.into_iter().for_each(|file| file.close().unwrap());
+    let allocated = open("allocated", OFlags::empty());
+    allocated.allocate(FallocateFlags::empty(), 0, 900_000).unwrap();
+    allocated.close().unwrap();
+    assert_eq!(where_it_is(files.store(), "allocated").0, 0);
+    let found = content(&files, "allocated");
+    assert!(found.len() == 900_000 && found.starts_with(b"begins") && found[6..].iter().all(|byte| *byte == 0));
     for name in names {
         assert!(!files.store().lookup(Path::new(name)).unwrap().unwrap().has_writers().unwrap(), "{name}");
         assert_eq!(where_it_is(files.store(), name).0, 0, "{name}");

@@ -22,34 +22,42 @@ use crate::os::sync::guard;
 use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::atomic::fence;
-use stripewise_layout::Layout;
+use stripewise_layout::{Layout, ServerId};
 
 /// Stands in errors, which no program sees: it is told that the tier is full.
 const NAME: &str = "a small file";
 
 impl Inode {
-    /// After a write at `offset` has failed with `error`: whether the file has left the metadata tier, as that has no room for more of its
-    /// head. Then those who wrote the head alone are registered as writers, until the last of them goes: what they write now has its
-    /// places on the servers. Copies the head; syncs it.
+    /// After a write or an allocation has failed with `error`: whether the file has left the metadata tier, as that has no room for more of its head. Then
+    /// those who wrote the head alone are registered as writers, until the last of them goes: what they write now has its places on the
+    /// servers. Copies the head; syncs it.
     ///
     /// `false` where the failure is of a server; the file is not small, or of a shared pool; another process writes it; no server takes
     /// the head.
     #[cold]
-    pub(crate) fn leaves_full_tier(&self, offset: u64, error: &Error) -> bool {
-        let is_full = matches!(error.errno(), Errno::NOSPC | Errno::DQUOT);
-        // Writes fail at their first byte, or are short.
-        let is_in_head = || self.layout().is_ok_and(|layout| offset < layout.head_in_inode_bytes());
-        is_full
+    pub(crate) fn leaves_full_tier(&self, error: &Error) -> bool {
+        self.is_of_full_tier(error)
             && !self.store.plane().is_shared()
             && !self.is_cached()
-            && is_in_head()
             && self.leave_tier().is_ok_and(|left| left)
+    }
+
+    /// Whether `error` says that the metadata tier has no room. The offset does not tell: the file may have left since.
+    fn is_of_full_tier(&self, error: &Error) -> bool {
+        let (Error::Full { server, .. } | Error::Server { server, errno: Errno::DQUOT, .. }) = error else {
+            return false;
+        };
+        self.store.plane().server(ServerId::META).is_ok_and(|tier| tier.name() == server)
     }
 
     fn leave_tier(&self) -> Result<bool> {
         // In this order, as those who put a size into the inode.
         let _change = self.one_change();
         let mut writers = guard(&self.writers);
+        // Another thread, whose write failed too, has had it leave meanwhile.
+        if self.layout()?.head_in_inode_bytes() == 0 {
+            return Ok(true);
+        }
         let Some(heads) = self.store.heads.exclude(self.handle())? else { return Ok(false) };
         let left = match writers.lock.clone() {
             Some(lock) => self.leave_tier_registered(&lock),

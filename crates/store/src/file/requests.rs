@@ -111,7 +111,7 @@ impl<'a> Requests<'a> {
     /// The write that has failed with `error`, once more where the file has left the metadata tier, which has no room for it.
     #[cold]
     fn write_off_full_tier(&self, bufs: &[IoSlice<'_>], offset: u64, error: Error) -> Result<usize> {
-        if !self.inode.leaves_full_tier(offset, &error) {
+        if !self.inode.leaves_full_tier(&error) {
             return Err(error);
         }
         placements::write(&Requests { are_admitted: true, ..*self }.places(true), bufs, offset)
@@ -225,7 +225,8 @@ impl<'a> Requests<'a> {
     pub fn allocate(&self, mode: FallocateFlags, offset: u64, len: u64) -> Result<()> {
         self.enter(Action::Allocate, offset, len);
         self.put_gathered()?;
-        self.inode.allocate(mode, offset, len)
+        let allocate = || self.inode.allocate(mode, offset, len);
+        allocate().or_else(|error| if self.inode.leaves_full_tier(&error) { allocate() } else { Err(error) })
     }
 
     fn append_locked(&self, buf: &[u8]) -> Result<(u64, usize)> {

@@ -404,8 +404,9 @@ impl Inode {
         let mut taken: Vec<Taken> = Vec::new();
         for sub in file.datafiles().placed.split(offset, len) {
             if sub.server == ServerId::META {
+                let tier = self.store.plane().server(ServerId::META)?;
                 retry(|| rustix::fs::fallocate(self.descriptor(), mode, sub.from, sub.to - sub.from))
-                    .map_err(self.failed("fallocate"))?;
+                    .map_err(tier.error("allocate space"))?;
             } else if let Some(fd) = file.writable_descriptor(&sub)? {
                 let error = self.store.plane().server(sub.server)?.error("allocate space");
                 let index = file.datafiles().index(sub.region, sub.slot);
