@@ -173,8 +173,9 @@ pub struct Objects {
     base: PathBuf,
     /// Must not be touched: their server may be stopped.
     mounts: [PathBuf; 2],
-    device: u64,
-    known: HashMap<u64, Id>,
+    /// That of the base directory, and that of the namespace where it is another.
+    devices: [u64; 2],
+    known: HashMap<(u64, u64), Id>,
     /// Keep numbers from being used again.
     held: Vec<OwnedFd>,
 }
@@ -183,11 +184,12 @@ impl Objects {
     pub fn new(base: &Path) -> Objects {
         let base = base.canonicalize().expect("the base directory exists");
         let device = fs::metadata(&base).expect("the base directory exists").dev();
+        let of_names = fs::metadata(base.join("ns")).map_or(device, |meta| meta.dev());
         let mounts = ["mnt", OTHER].map(|name| base.join(name));
-        Objects { base, mounts, device, known: HashMap::new(), held: Vec::new() }
+        Objects { base, mounts, devices: [device, of_names], known: HashMap::new(), held: Vec::new() }
     }
 
-    /// The inode at `path` (links followed), if it is below the base directory, on its file system.
+    /// The inode at `path` (links followed), if it is below the base directory, on its file system or that of the namespace.
     pub fn id(&mut self, path: &Path) -> Option<Id> {
         self.id_by(path, OFlags::PATH)
     }
@@ -203,10 +205,11 @@ impl Objects {
         }
         let fd = rustix::fs::openat(CWD, path, flags | OFlags::CLOEXEC, Mode::empty()).ok()?;
         let stat = rustix::fs::fstat(&fd).ok()?;
-        if stat.st_dev != self.device {
+        if !self.devices.contains(&stat.st_dev) {
             return None;
         }
-        if let Some(&id) = self.known.get(&stat.st_ino) {
+        let key = (stat.st_dev, stat.st_ino);
+        if let Some(&id) = self.known.get(&key) {
             return Some(id);
         }
         let own = fs::read_link(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&fd))).ok()?;
@@ -215,7 +218,7 @@ impl Objects {
         }
         let id = self.held.len();
         self.held.push(fd);
-        self.known.insert(stat.st_ino, id);
+        self.known.insert(key, id);
         Some(id)
     }
 
@@ -234,7 +237,7 @@ impl Objects {
         }
         let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
         parent.is_some_and(|parent| {
-            parent.starts_with(&self.base) && fs::metadata(&parent).is_ok_and(|meta| meta.dev() == self.device)
+            parent.starts_with(&self.base) && fs::metadata(&parent).is_ok_and(|meta| self.devices.contains(&meta.dev()))
         })
     }
 

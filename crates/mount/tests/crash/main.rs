@@ -16,7 +16,11 @@ mod script;
 mod scripts;
 mod trace;
 
+use std::num::NonZero;
+use std::panic::resume_unwind;
 use std::path::PathBuf;
+use std::sync::Mutex;
+use std::thread;
 
 use menders::{checks_cut_off, checks_killed_at_points, inits_killed_at_points};
 use run::{Bench, Cut, Tried, Way, kill_at_points, kill_at_random, power_cuts};
@@ -61,10 +65,22 @@ fn stride(usual: usize) -> usize {
     if std::env::var_os("STRIPEWISE_CRASH_RUNS").is_some() { 1 } else { usual }
 }
 
+/// Tries each of the scripts, as many side by side as there are processors: a run waits for processes that begin and end. What was found
+/// wrong.
+fn side_by_side(scripts: &[script::Script], try_one: impl Fn(&script::Script) -> Vec<String> + Sync) -> Vec<String> {
+    let left = Mutex::new(scripts.iter());
+    let next = || left.lock().expect("no thread panics with it").next();
+    let all_its = || std::iter::from_fn(next).flat_map(&try_one).collect::<Vec<_>>();
+    thread::scope(|scope| {
+        let processors = thread::available_parallelism().map_or(1, NonZero::get);
+        let threads: Vec<_> = (0..processors).map(|_| scope.spawn(all_its)).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+    })
+}
+
 #[test]
 fn killed_before_every_system_call_of_every_operation() {
-    let problems: Vec<_> =
-        scripts::all().iter().flat_map(|script| kill_at_points(script, Way::Mount, stride(4))).collect();
+    let problems = side_by_side(&scripts::all(), |script| kill_at_points(script, Way::Mount, stride(4)));
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
@@ -149,6 +165,6 @@ fn a_pool_whose_making_was_killed_is_made_by_the_next_try() {
 #[test]
 fn the_recorder_sees_what_the_disks_have() {
     for script in scripts::all() {
-        Bench::new().records_rightly(&script);
+        Bench::of(&script).records_rightly(&script);
     }
 }

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::{OnceLock, PoisonError};
 
 use rustix::fs::XattrFlags;
+use rustix::mount::{MountFlags, UnmountFlags};
 use stripewise_store::Pool;
 
 use crate::check::{Mender, Seen, check};
@@ -59,9 +60,22 @@ pub struct Bench {
 
 impl Bench {
     pub fn new() -> Bench {
+        Bench::with(false)
+    }
+
+    /// One for this script, whose metadata tier can be filled if the script does that.
+    pub fn of(script: &Script) -> Bench {
+        Bench::with(script.fills_tier())
+    }
+
+    fn with(small_tier: bool) -> Bench {
         let dir = directory();
         for name in ["mnt", "ns", "s0", "s1", "s2"] {
             fs::create_dir(dir.path().join(name)).expect("a directory");
+        }
+        if small_tier {
+            let mounted = rustix::mount::mount("none", dir.path().join("ns"), "tmpfs", MountFlags::empty(), c"size=6m");
+            mounted.expect("run this as root");
         }
         let text = "name = \"scratch\"\nmount = \"mnt\"\nnamespace = \"ns\"\n[default]\nwidth = \"4KiB\"\n[[tier]]\nname = \
                     \"hdd\"\nservers = [\"s0\", \"s1\", \"s2\"]\n";
@@ -88,12 +102,9 @@ impl Bench {
     }
 
     fn unmount(&self) {
-        let _alone = FORKING.write().unwrap_or_else(PoisonError::into_inner);
-        // What a mount is dead on gives another error than what is not there.
-        let is_absent =
-            |mount: &PathBuf| mount.symlink_metadata().is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound);
-        for mount in [self.mount(), self.other_mount()].iter().filter(|mount| !is_absent(mount)) {
-            let _ = Command::new("umount").args(["-l", "-q"]).arg(mount).stderr(Stdio::null()).status();
+        for mount in [self.mount(), self.other_mount()] {
+            // A mount that is gone is none.
+            let _ = rustix::mount::unmount(mount, UnmountFlags::DETACH);
         }
     }
 
@@ -170,6 +181,8 @@ impl Bench {
 impl Drop for Bench {
     fn drop(&mut self) {
         self.unmount();
+        // Most are no file system of their own.
+        let _ = rustix::mount::unmount(self.base().join("ns"), UnmountFlags::DETACH);
     }
 }
 
@@ -301,7 +314,7 @@ impl Cut {
 
 /// Kills the store at a fault point of a script and looks at what is left; `None` when the script ends before it.
 fn kill_at(script: &Script, way: Way, point: usize, mender: Mender, tried: &mut Tried) -> Option<Result<(), String>> {
-    let bench = Bench::new();
+    let bench = Bench::of(script);
     let (_, run) = bench.run(script, way, Some(point));
     let (role, killed) = run.killed?;
     tried.kills += 1;
@@ -337,7 +350,7 @@ pub fn kill_at_points(script: &Script, way: Way, stride: usize) -> Vec<String> {
 
 /// Kills the store at some fault points of a script, which its length chooses; adds to what was tried.
 pub fn kill_at_random(script: &Script, times: usize, tried: &mut Tried) -> Vec<String> {
-    let points = Bench::new().run(script, Way::Mount, None).1.points as u64;
+    let points = Bench::of(script).run(script, Way::Mount, None).1.points as u64;
     let mut dice = Dice(points);
     let mut problems = Vec::new();
     for _ in 0..times {
@@ -353,7 +366,7 @@ pub fn kill_at_random(script: &Script, times: usize, tried: &mut Tried) -> Vec<S
 
 /// Cuts the power at points of a script; what was found wrong in any of at most `states` states of the disks.
 pub fn power_cuts(script: &Script, states: u64, cut: &mut Cut) -> Vec<String> {
-    let bench = Bench::new();
+    let bench = Bench::of(script);
     let (mut disk, run) = bench.run(script, Way::Mount, None);
     assert_eq!(run.ended, script.ops.len(), "{}: the script ends", script.name);
     let mut cuts = Vec::new();

@@ -101,6 +101,14 @@ pub enum Op {
         /// How many move, and no fewer; `None` where chance has it.
         moves: Option<usize>,
     },
+    /// The metadata tier has no more room than this.
+    FillTier {
+        left_bytes: u64,
+    },
+    /// Fails where the first bytes of the file are still on the metadata tier.
+    OffTier {
+        path: &'static str,
+    },
 }
 
 /// How a file is opened.
@@ -123,6 +131,11 @@ pub struct Script {
 }
 
 impl Script {
+    /// Whether it needs a metadata tier of its own.
+    pub fn fills_tier(&self) -> bool {
+        self.ops.iter().any(|op| matches!(op, Op::FillTier { .. }))
+    }
+
     /// Whether the mount keeps back what was written.
     fn keeps_back(&self) -> bool {
         self.ops.iter().any(|op| matches!(op, Op::Hint { setting } if setting.starts_with("writebehind")))
@@ -271,6 +284,17 @@ fn step(index: usize, op: &Op, pool: &Pool, mounts: [&Path; 2], held: &mut Held)
             optimisations.enable(index, parameters).expect("it is in its range");
             let hint = |hints: &mut DirectoryHints| hints.set(None, optimisations);
             store(pool).change_hints(Path::new("."), hint).expect("the hint is kept");
+        }
+        Op::FillTier { left_bytes } => {
+            let filler = File::create(pool.namespace.join("filler"))?;
+            let free = rustix::fs::fstatvfs(&filler)?;
+            let bytes = free.f_bavail * free.f_frsize - left_bytes;
+            rustix::fs::fallocate(&filler, FallocateFlags::empty(), 0, bytes)?;
+        }
+        Op::OffTier { path } => {
+            let inode = store(pool).lookup(Path::new(path)).expect("the file is there").expect("the file is placed");
+            let layout = inode.layout().expect("the layout can be read");
+            assert_eq!(layout.head_in_inode_bytes(), 0, "{path} has left the metadata tier");
         }
         Op::Threshold { share, moves } => move_by_threshold(pool, *share, *moves, &mut held.moved),
     }

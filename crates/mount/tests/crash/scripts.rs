@@ -137,6 +137,45 @@ pub fn all() -> Vec<Script> {
                 Op::Settle,
             ],
         ),
+        // The metadata tier has no room for more of the heads: they leave it in the middle of a write. One file has other opens that write
+        // its head, and comes first to where it finds none; one is cut short, and grows again.
+        script(
+            "full tier",
+            [
+                vec![Op::Hint { setting: "small=16K" }],
+                durable("f", 3000),
+                durable("g", 3000),
+                vec![Op::FillTier { left_bytes: 8192 }],
+            ]
+            .concat(),
+            vec![
+                open(How::Existing),
+                Op::Write { slot: 0, offset: 3000, len: 9000 },
+                Op::DataSync { slot: 0 },
+                Op::Write { slot: 0, offset: 12_000, len: 4300 },
+                Op::OffTier { path: "f" },
+                Op::Write { slot: 0, offset: 1000, len: 5000 },
+                sync(),
+                Op::Truncate { slot: 0, size: 700 },
+                Op::Write { slot: 0, offset: 700, len: 600 },
+                sync(),
+                Op::Close { slot: 0 },
+                Op::Settle,
+                // What it has left behind.
+                Op::FillTier { left_bytes: 0 },
+                open_as(1, "g"),
+                open_as(2, "g"),
+                Op::Write { slot: 1, offset: 100, len: 900 },
+                Op::Write { slot: 2, offset: 2000, len: 9000 },
+                Op::OffTier { path: "g" },
+                Op::Write { slot: 1, offset: 5000, len: 900 },
+                Op::DataSync { slot: 1 },
+                Op::Close { slot: 2 },
+                Op::Write { slot: 1, offset: 500, len: 900 },
+                Op::Close { slot: 1 },
+                Op::Settle,
+            ],
+        ),
         // What is written is gathered: by the mount, and so lost with it, until it is synced or closed.
         script(
             "write behind",
