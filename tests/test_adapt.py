@@ -1,19 +1,23 @@
 """Data moves to where it is hot, where that pays, and each decision is kept with its numbers."""
 
 import json
-import os
 import re
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 
 from conftest import READ_HOT
 from stripewise import _native
 from stripewise.api import adapt as adapting
-from stripewise.api import measured, moved, parting, promotion, relief
+from stripewise.api import kept_lines, measured, moved, parting, promotion, relief
 from stripewise.api.activity import Done
 from stripewise.pool import Pool
 from stripewise.usage import Usage
@@ -225,16 +229,115 @@ def test_a_move_that_is_killed_counts_for_the_limit_with_what_it_had_copied(hot)
     assert adapting.copied_today(pool) == copied + whole["copied_bytes"] + (300 << 20)
 
 
-def test_lines_of_what_was_copied_do_not_pile_up(pool, monkeypatch):
+KILLED = """
+import os, sys
+from pathlib import Path
+from stripewise.api import adapt, parting
+from stripewise.pool import Pool
+parting.STEP_BYTES, parting.MOST_STEPS = 256 << 10, 1 << 10
+file, log, after = sys.argv[1:]
+chunks = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+copied, last = 0, 0
+def progress(path, done, total):
+    global copied, last
+    now = min(done, total // 2)
+    more, last = now - last, 0 if done >= total else now
+    copied += more
+    os.write(chunks, f"{more}\\n".encode())
+    if copied >= int(after):
+        os.kill(os.getpid(), 9)
+    return True
+pool = Pool.load(Path(file))
+with adapt.alone(pool):
+    adapt.reconsider(pool, adapt.Limits(float(HORIZON)), progress=progress)
+"""
+
+
+def test_a_plan_that_is_killed_again_and_again_copies_a_step_more_for_each_kill_at_most(hot, tmp_path):
+    """The rest of it goes on, also where that gets the servers less than a tenth faster, and nothing moves back."""
+    stripewise, file = hot
+    pool, log = Pool.load(file), tmp_path / "copied"
+    plan_bytes, kills = decided(hot, dry_run=True)["moved_bytes"], 0
+    script = KILLED.replace("HORIZON", str(LONG_S))
+    while kills < 20:
+        done = subprocess.run([sys.executable, "-c", script, file, log, str(400_000)], check=False)
+        assert done.returncode in {0, -signal.SIGKILL}
+        if done.returncode == 0 and adapting.decisions(pool)[-1]["verdict"] == "kept":
+            break
+        kills += done.returncode != 0
+    copied = sum(map(int, log.read_text().split()))
+    assert kills >= 3 and on_ssd(hot) >= plan_bytes - (64 << 10), adapting.decisions(pool)[-1]
+    assert copied <= plan_bytes + kills * (256 << 10)
+    read = "import sys; assert open(sys.argv[1] + '/f', 'rb').read() == bytes(range(256)) * 32768"
+    stripewise("run", "--quiet", "--pool", file, "--", "python3", "-c", read, file.parent / "mount")
+
+
+def test_what_a_kill_has_left_of_a_plan_is_dropped_with_the_horizon(hot):
+    pool = Pool.load(hot[1])
+    with pytest.raises(KeyboardInterrupt):
+        adapting.reconsider(pool, adapting.Limits(LONG_S), progress=lambda _, done, total: 4 * done < total)
+    assert adapting._has_more_to_move(pool, LONG_S) and not adapting._has_more_to_move(pool, 0.0)
+    assert decided(hot)["verdict"] == "moved" and not adapting._has_more_to_move(pool, LONG_S)
+
+
+def test_lines_are_bounded_and_what_goes_still_counts(pool, monkeypatch):
+    """Bytes of a day count for the limit, and decisions for the metrics, whatever lines are kept of them."""
     loaded = Pool.load(pool.file)
-    monkeypatch.setattr(moved, "MOST_BYTES", 100)
+    monkeypatch.setattr(kept_lines, "MOST_BYTES", 400)
+    decision = {"verdict": "kept", "small_files": {"copied_bytes": 7}, "moved_heat_s": 0.5}
+    for number in range(100):
+        moved.record(loaded, {"what": "copied", "path": "f" * 20, "copied_bytes": 1})
+        adapting.kept(loaded).append({**decision, "verdict": "moved" if number % 4 == 0 else "kept"})
+        assert adapting.copied_today(loaded) == number + 1 + 7 * len(adapting.decisions(loaded))
+        assert sum(adapting.totals(adapting.kept(loaded).lines()).verdicts.values()) == number + 1
+    names = [moved.FILE, adapting.STATE]
+    sizes = {file.name: file.stat().st_size for of in names for file in loaded.namespace.glob(f"{of}*")}
+    assert sorted(sizes) == sorted([*names, *(f"{name}.old" for name in names)])
+    assert all(size < 800 for size in sizes.values()), sizes
+    totals = adapting.totals(adapting.kept(loaded).lines())
+    assert totals == adapting.Totals({"moved": 25, "kept": 75}, 700, 50.0)
+    assert 0 < len(adapting.decisions(loaded)) < 20 and len(moved.records(loaded)) < 20
+    # Another process reads all of it anew.
+    moved._known.clear()
+    assert adapting.copied_today(loaded) >= 100
+
+
+@pytest.mark.parametrize("steps", range(3))
+def test_a_kill_while_lines_go_loses_no_other(pool, monkeypatch, steps):
+    """Each step of it is a rename, or the file that is to get a name: after `steps` of them the process is gone."""
+    loaded, done = Pool.load(pool.file), []
+    monkeypatch.setattr(kept_lines, "MOST_BYTES", 200)
     for _ in range(9):
         moved.record(loaded, {"what": "copied", "path": "f", "copied_bytes": 1})
-    file, old = loaded.namespace / moved.FILE, loaded.namespace / moved.OLD
-    assert len(moved.records(loaded)) == 9 and adapting.copied_today(loaded) == 9, "they are of today"
-    os.utime(old, (0, 0))
-    moved.record(loaded, {"what": "copied", "path": "f", "copied_bytes": 1})
-    assert len(file.read_text().split()) < 20 and len(moved.records(loaded)) < 10
+    while (loaded.namespace / moved.FILE).stat().st_size < 200:
+        moved.record(loaded, {"what": "copied", "path": "f", "copied_bytes": 1})
+    before, rename = adapting.copied_today(loaded), Path.rename
+
+    def killed(file, to):
+        if len(done) >= steps:
+            raise KeyboardInterrupt
+        done.append(file)
+        return rename(file, to)
+
+    monkeypatch.setattr(Path, "rename", killed)
+    with suppress(KeyboardInterrupt):
+        moved.record(loaded, {"what": "copied", "path": "f", "copied_bytes": 1})
+    monkeypatch.setattr(Path, "rename", rename)
+    before += len(done) == 2
+    for more in range(5):
+        moved._known.clear()
+        assert adapting.copied_today(loaded) == before + more
+        moved.record(loaded, {"what": "copied", "path": "f", "copied_bytes": 1})
+
+
+def test_a_decision_that_names_many_files_is_a_line_that_is_bounded(pool, monkeypatch):
+    loaded = Pool.load(pool.file)
+    monkeypatch.setattr(kept_lines, "MOST_NAMED", 2)
+    files = [{"path": str(number), "why": "it is open"} for number in range(5)]
+    adapting.kept(loaded).append({"verdict": "kept", "skipped": files, "relief": [{"staying": files[:3]}]})
+    (line,) = adapting.decisions(loaded)
+    assert (line["skipped"], line["left_out"]) == (files[:2], 3)
+    assert line["relief"] == [{"staying": files[:2], "left_out": 1}]
 
 
 @pytest.mark.parametrize("goes", ["drains", "dies"])
@@ -355,5 +458,7 @@ def test_pool_show_says_what_is_full_first(pool):
 
 def test_a_line_that_a_kill_has_cut_is_left_out(pool):
     loaded = Pool.load(pool.file)
-    adapting.state_file(loaded).write_text('{"time_s": 1.0, "verdict": "kept"}\n{"time_s": 2')
+    wrong = ["7", "[1]", "nothing", '{"verdict": "kept"}', '{"time_s": 1e999}', '{"time_s": "x"}', "[" * 100_000]
+    good = '{"time_s": 1.0, "verdict": "kept"}'
+    adapting.state_file(loaded).write_text("\n".join([good, *wrong, '{"time_s": 2']))
     assert adapting.decisions(loaded) == [{"time_s": 1.0, "verdict": "kept"}]

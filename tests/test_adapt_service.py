@@ -1,19 +1,24 @@
 """`adapt` as a service: it goes on where decisions fail, and knows the servers that come and go meanwhile."""
 
 import fcntl
+import itertools
 import json
 import os
+import subprocess
+import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import pytest
 
-from stripewise import StripewiseError
+from conftest import BIN
+from stripewise import StripewiseError, _native
 from stripewise.api import adapt as adapting
 from stripewise.api import adapt_service, asking, metrics
 from stripewise.api.adapt_service import Wanted
 from stripewise.api.between import Rounds
 from stripewise.pool import Pool
+from stripewise.units import about_bytes
 
 WRITE = "import sys; open(f'{sys.argv[1]}/young', 'wb').write(bytes(range(250)) * 4000)"
 
@@ -100,13 +105,52 @@ def test_a_pool_that_could_never_be_adapted_is_refused_at_once(pool):
 def test_a_service_that_does_not_answer_is_told_of(file, monkeypatch):
     pool, said = Pool.load(file), []
     monkeypatch.setattr(asking, "TAKE_S", 0.3)
-    with adapting.alone(pool), pytest.raises(StripewiseError, match="has not answered for 0 s: it may be moving data"):
+    refused = "has moved nothing and not answered for 0 s"
+    with adapting.alone(pool), pytest.raises(StripewiseError, match=refused):
         asking.answer(pool, said.append)
     assert len(said) == 1 and not asking.is_waiting(pool), "it takes its question back"
     monkeypatch.setattr(asking, "LIVES_S", 0.1)
     monkeypatch.setattr(asking, "TAKE_S", 60.0)
     with pytest.raises(StripewiseError, match="has ended without an answer"):
         asking.answer(pool, said.append)
+
+
+def test_a_service_that_moves_data_is_waited_for_and_its_move_is_told(hot, monkeypatch):
+    """It is asked while it moves, and goes on only when it was told of for longer than a question may wait."""
+    pool, now_s, shown = Pool.load(hot[1]), itertools.count(step=asking.TAKE_S / 8), []
+    said, waited, clients = [], threading.Event(), ThreadPoolExecutor(1)
+
+    def clock():
+        return 0.0 if waited.is_set() else next(now_s)
+
+    monkeypatch.setattr(asking, "LOOK_S", 0.01)
+
+    def say(words):
+        said.append(words)
+        if sum(words.startswith("it moves") for words in said) == 20:
+            waited.set()
+
+    def progress(path, done, total):
+        if not answers:
+            answers.append(clients.submit(asking.answer, pool, say, shown.append, clock))
+        return True if waited.is_set() or answers[0].done() else "rest"
+
+    answers = []
+    limits = adapting.Limits(87_600 * 3600)
+    with adapting.alone(pool), clients:
+        service = adapt_service.run(
+            pool.file, Wanted(limits, promote_s=0.0, period_s=0.0), lambda: nullcontext(progress)
+        )
+        first, second = next(service), next(service)
+        answer = answers[0].result()
+        assert answer["asked"] == second["asked"] and len(answer["asked"]) == 1
+    assert first["verdict"] == "moved" and "asked" not in first
+    moves = [words for words in said if words.startswith("it moves")]
+    whole = about_bytes(first["moved_bytes"])
+    assert all(words.startswith("it moves f: ") and words.endswith("; the decision follows") for words in moves)
+    assert all(f" of {whole}" in words.split("; in all ")[1] for words in moves), moves
+    assert said.index(moves[0]) < said.index("it decides, and moves what pays; Ctrl-C ends this command alone")
+    assert any(move is not None and move.path == "f" for move in shown)
 
 
 def test_a_decision_that_fails_is_the_answer_too(file, stripewise, monkeypatch):
@@ -128,5 +172,63 @@ def test_a_decision_that_fails_is_the_answer_too(file, stripewise, monkeypatch):
 def test_a_dry_run_beside_a_service_decides_by_itself(file, stripewise):
     pool = Pool.load(file)
     with adapting.alone(pool):
-        said = stripewise("adapt", file, "--once", "--dry-run", "--json")
-    assert json.loads(said.stdout)["dry_run"] and adapting.decisions(pool) == []
+        (line,) = stripewise("adapt", file, "--once", "--dry-run", "--json").stdout.splitlines()
+    assert json.loads(line)["dry_run"] and adapting.decisions(pool) == []
+
+
+def test_a_service_prints_a_line_of_json_for_each_decision(file, stripewise):
+    """It fails with the pool file, which goes once there are two lines."""
+    pool = Pool.load(file)
+    command = [BIN / "stripewise", "adapt", file, "--period", "1", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as service:
+        lines = [service.stdout.readline() for _ in range(2)]
+        file.unlink()
+        lines += service.stdout.read().splitlines()
+        assert "is gone" in service.stderr.read() and service.wait() == 1
+    kept = [of["verdict"] for of in adapting.decisions(pool)]
+    assert [json.loads(line)["verdict"] for line in lines] == kept[:-1] and kept[-1] == "failed"
+
+
+@pytest.mark.parametrize("late", ["mount", "directory"])
+def test_a_server_that_is_mounted_late_is_waited_for_and_nothing_moves_because_of_it(hot, late, monkeypatch):
+    """Its directory is not there yet, or is the one over which it will be mounted."""
+    pool, now_s = Pool.load(hot[1]), [0.0]
+    layout = _native.file_stat(str(pool.file), "f")["regions"]
+    (hdd,) = (server.path for server in pool.servers if server.name == "hdd.1")
+    away = hdd.with_name("away")
+    hdd.rename(away)
+    if late == "mount":
+        hdd.mkdir()
+    monkeypatch.setattr(adapt_service, "LOOK_S", 0.01)
+    limits = adapting.Limits(87_600 * 3600)
+    service = adapt_service.run(pool.file, Wanted(limits, promote_s=0.0, period_s=0.0), clock=lambda: now_s[0])
+    with adapting.alone(pool), ThreadPoolExecutor(1) as client:
+        held = next(service)
+        assert (held["verdict"], held["away"]) == ("kept", ["hdd.1"])
+        assert held["why"].startswith("hdd.1 is not there: nothing moves until it is, or for 600")
+        asked = client.submit(asking.answer, pool, lambda _: None)
+        assert next(service)["verdict"] == "kept" and asked.result()["away"] == ["hdd.1"], "it says so when it is asked"
+        assert _native.file_stat(str(pool.file), "f")["regions"] == layout
+        decided = client.submit(next, service)
+        if late == "mount":
+            hdd.rmdir()
+        away.rename(hdd)
+        decision = decided.result()
+    assert decision["verdict"] == "moved" and "away" not in decision, "it decides as soon as it is there"
+
+
+def test_a_server_that_stays_away_keeps_the_rest_of_the_pool_for_a_time_only(hot):
+    pool, now_s = Pool.load(hot[1]), [0.0]
+    layout = _native.file_stat(str(pool.file), "f")["regions"]
+    (hdd,) = (server.path for server in pool.servers if server.name == "hdd.1")
+    hdd.rename(hdd.with_name("away"))
+    limits = adapting.Limits(87_600 * 3600)
+    service = adapt_service.run(pool.file, Wanted(limits, promote_s=0.0, period_s=0.0), clock=lambda: now_s[0])
+    with adapting.alone(pool):
+        assert "is not there" in next(service)["why"]
+        now_s[0] = adapt_service.AWAY_S
+        decision = next(service)
+    # What has a part there cannot be read, and stays.
+    assert (decision["verdict"], decision["why"]) == ("kept", "no file that would gain can move now")
+    assert decision["away"] == ["hdd.1"] and decision["skipped"][0]["path"] == "f"
+    assert _native.file_stat(str(pool.file), "f")["regions"] == layout

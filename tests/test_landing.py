@@ -12,7 +12,7 @@ import pytest
 
 from stripewise import StripewiseError, _native, decided
 from stripewise.api import adapt as adapting
-from stripewise.api import hinting, moved, placing, relief
+from stripewise.api import hinting, leaving, moved, placing, relief
 from stripewise.api import landing as landing_marks
 from stripewise.api.between import Rounds
 from stripewise.api.files import open_pool
@@ -140,6 +140,79 @@ def test_a_tier_is_relieved_until_the_hours_end_and_in_the_next_ones(landing):
         program(CHECK, name)
 
 
+def test_a_file_that_landed_and_is_larger_than_a_day_s_limit_leaves_in_parts(landing, monkeypatch):
+    """A part a day, none above the limit; the rest counts as landed, and nothing is copied twice."""
+    _, file, program = landing
+    program(WRITE, "large")
+    pool, limits = Pool.load(file), adapting.Limits(day_bytes=300_000)
+    monkeypatch.setattr(moved, "DAY_S", 0)
+    monkeypatch.setattr(adapting, "DAY_S", 0)
+    copied = []
+    for _ in range(9):
+        steps = adapting.reconsider(pool, limits, planner="fixed", pace=URGENT).get("relief")
+        if not steps:
+            break
+        copied.append(steps[0]["copied_bytes"])
+        is_last = sum(copied) == 1 << 20
+        assert steps[0]["leaving_landed"] == 1 and steps[0]["moved_files"] == int(is_last)
+        assert is_last or "1 of 1 would copy more than the 300,000 bytes" in steps[0]["why"]
+    assert copied == [4 << 16, 4 << 16, 4 << 16, 4 << 16]
+    assert servers(file, "large")[0] == ["hdd.0-1", "ssd.0"] and leaving.known(pool) == {}
+    program(CHECK, "large")
+
+
+def test_a_part_is_no_smaller_than_a_64th_unless_a_day_s_limit_is(landing):
+    part = {"path": "f", "handle": 1, "version": 1, "stretch": (0, 64 << 20), "tier_bytes": 1, "has_landed": True}
+    assert leaving.share(part, (1 << 20) - 1, 1 << 30) is None, "another day has more left"
+    assert leaving.share(part, 1 << 20, 1 << 30).end == 1 << 20
+    assert leaving.share(part, 200_000, 200_000).end == 3 << 16, "no day has more"
+    assert leaving.share(part, 65_535, 65_535) is None
+    assert leaving.share(part, None, None).is_all and leaving.share(part, 64 << 20, 64 << 20).is_all
+
+
+def test_a_large_file_that_leaves_is_moved_in_steps_and_a_kill_costs_one(landing, monkeypatch):
+    _, file, program = landing
+    program(WRITE, "large")
+    pool, copied, last, after = Pool.load(file), [0], [0], [400_000]
+    monkeypatch.setattr(leaving, "STEP_BYTES", 256 << 10)
+
+    def killed(path, done, total):
+        now = min(done, total // 2)
+        copied[0] += now - last[0]
+        last[0] = 0 if done >= total else now
+        return copied[0] < after[0]
+
+    kills = 0
+    for _ in range(9):
+        last[0] = 0
+        try:
+            relief.settle(pool, pace=URGENT, progress=killed)
+            break
+        except KeyboardInterrupt:
+            kills += 1
+            after[0] += 400_000
+    assert kills >= 2 and copied[0] <= (1 << 20) + kills * (256 << 10)
+    assert servers(file, "large")[0] == ["hdd.0-1", "ssd.0"] and leaving.known(pool) == {}
+    program(CHECK, "large")
+
+
+@pytest.mark.parametrize("state", [None, "[[1,", '[[1, 2, 3], 7, {}, [-1, 0, 1], [1e99, 0, 1], ["x"]]', "{}"])
+def test_a_state_of_files_that_leave_that_is_lost_or_no_state_keeps_no_file_from_leaving(landing, state, monkeypatch):
+    _, file, program = landing
+    program(WRITE, "large", "other")
+    pool = Pool.load(file)
+    adapting.reconsider(pool, adapting.Limits(day_bytes=300_000), planner="fixed", pace=URGENT)
+    ((handle, part),) = leaving.known(pool).items()
+    assert part == (0, 4 << 16) and handle > 0
+    kept = pool.namespace / leaving.STATE
+    kept.unlink() if state is None else kept.write_text(state)
+    relief.settle(pool, pace=URGENT)
+    whole = [name for name in ("large", "other") if len(servers(file, name)[1]["regions"]) == 1]
+    assert len(whole) == 1, "the rest of the other one stays"
+    for name in ("large", "other"):
+        program(CHECK, name)
+
+
 def test_looks_at_the_mark_are_cheap_and_keep_to_the_limits(landing, monkeypatch):
     _, file, program = landing
     pool, now_s = Pool.load(file), [0.0]
@@ -255,6 +328,8 @@ def test_a_tier_near_its_limit_is_relieved_of_the_regions_with_the_least_gain_pe
     def part(begin, end):
         return {
             "path": "f",
+            "handle": 1,
+            "version": 1,
             "stretch": (begin * kib, end * kib),
             "tier_bytes": (end - begin) * kib,
             "by_server": {"ssd.0": (end - begin) * kib},
@@ -295,6 +370,8 @@ def test_room_is_made_on_the_server_that_lacks_it(landing, monkeypatch):
         stretch = (0, sum(by_server.values()))
         return {
             "path": path,
+            "handle": 1,
+            "version": 1,
             "stretch": stretch,
             "tier_bytes": stretch[1],
             "by_server": by_server,

@@ -177,6 +177,10 @@ class TierRoom(TypedDict):
 
 class TierPart(TypedDict):
     path: str
+    handle: int
+    """Tells the file from all others."""
+    version: int
+    """Of the handle: each change of the layout counts it up."""
     stretch: tuple[int, int]
     tier_bytes: int
     by_server: dict[str, int]
@@ -190,7 +194,7 @@ def pool_tier_parts(pool_file: str, tier: str) -> TierParts: ...
 def pool_relieve(
     pool_file: str,
     tier: str,
-    leaving: list[tuple[str, list[int]]],
+    leaving: list[tuple[str, int, list[tuple[int, int]], bool]],
     progress: Callable[[str, int, int], bool | Literal["rest"]],
 ) -> Drained: ...
 

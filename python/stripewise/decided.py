@@ -9,25 +9,34 @@ from typing import Any
 __all__ = ["copied_bytes", "lines", "moved_heat_s", "number", "plans", "relieved"]
 
 Line = Mapping[str, Any]
+LARGEST = 1e300
+"""What is not less than that is no number of a line."""
 
 
-def lines(text: bytes) -> list[dict[str, Any]]:
-    """The lines of a file of decisions or moves; one that a kill has cut, or that is no record, is left out."""
-    found = []
-    for line in text.splitlines():
+def lines(text: bytes, since_s: float = 0.0) -> list[dict[str, Any]]:
+    """The lines of a file of decisions or moves that are no older than that; one that a kill has cut is left out.
+
+    So is one that is no record. They are read from the end, as far as that takes.
+    """
+    found: list[dict[str, Any]] = []
+    for line in reversed(text.split(b"\n")):
         try:
-            one = json.loads(line)
-        except ValueError:
+            one = json.loads(line) if line else None
+        except (ValueError, RecursionError):
             continue
-        if isinstance(one, dict) and isinstance(one.get("time_s"), int | float):
+        if isinstance(one, dict) and (time_s := number(one, "time_s")) is not None:
+            if time_s < since_s:
+                break
             found.append(one)
-    return found
+    return found[::-1]
 
 
 def number(of: Line, key: str) -> float | None:
-    """A number of a line, or of a part of one; `None` for what is none."""
+    """A number of a line, or of a part of one; `None` for what is none, or has no end."""
     value = of.get(key)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if abs(value) < LARGEST else None
 
 
 def relieved(decision: Line) -> list[Line]:

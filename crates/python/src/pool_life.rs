@@ -111,6 +111,8 @@ pub(crate) fn pool_tier_parts<'py>(py: Python<'py>, pool_file: PathBuf, tier: &s
     let part = |of: &TierPart| {
         json!({
             "path": of.path,
+            "handle": of.handle,
+            "version": of.version,
             "stretch": of.stretch,
             "tier_bytes": of.tier_bytes,
             "by_server": of.by_server.iter().map(name).collect::<serde_json::Map<_, _>>(),
@@ -124,17 +126,18 @@ pub(crate) fn pool_tier_parts<'py>(py: Python<'py>, pool_file: PathBuf, tier: &s
     to_python(py, &value)
 }
 
-/// Moves files, given with the offsets of their regions, from a tier: those that have landed there to their place, and regions of
-/// others to the other tiers.
+/// Moves stretches of files from a tier, each file given as `(path, version of its handle, stretches, whether they go to its place)`: else
+/// what they have on the tier goes to the other tiers.
 #[pyfunction]
 pub(crate) fn pool_relieve<'py>(
     py: Python<'py>,
     pool_file: PathBuf,
     tier: &str,
-    leaving: Vec<(String, Vec<u64>)>,
+    leaving: Vec<(String, u32, Vec<(u64, u64)>, bool)>,
     progress: Py<PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let leaving: Vec<Leaving> = leaving.into_iter().map(|(path, regions)| Leaving { path, regions }).collect();
+    let one = |(path, version, stretches, to_its_place)| Leaving { path, version, stretches, to_its_place };
+    let leaving: Vec<Leaving> = leaving.into_iter().map(one).collect();
     let drained = watched(py, progress, |watch| relief::relieve(&pool_file, tier, &leaving, watch))?;
     to_python(py, &described(&drained))
 }

@@ -9,12 +9,13 @@ use rustix::fs::{Mode, OFlags, XattrFlags};
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use stripewise_layout::{Pattern, ServerId};
+use std::sync::Arc;
+use stripewise_layout::{Pattern, Region, ServerId};
 use stripewise_optimisation::OptimisationSetting;
 use stripewise_store::drain::{DrainOptions, drain};
 use stripewise_store::handle::{ATTRIBUTE, Optimisations};
 use stripewise_store::relief::{Leaving, TierPart, relieve};
-use stripewise_store::{Error, Pool};
+use stripewise_store::{Error, Pool, Store};
 
 /// Two servers of a tier `disk`, and `fast` of one more, on which new files land.
 fn landing(fast: impl FnOnce(&Path) -> PathBuf) -> TestPool {
@@ -32,12 +33,22 @@ fn landed() -> TestPool {
     landing(|base| base.join("fast"))
 }
 
-fn part(path: &str, stretch: (u64, u64), tier_bytes: u64, has_landed: bool) -> TierPart {
-    TierPart { path: path.into(), stretch, tier_bytes, by_server: vec![(ServerId(2), tier_bytes)], has_landed }
+fn part(store: &Arc<Store>, path: &str, stretch: (u64, u64), tier_bytes: u64, has_landed: bool) -> TierPart {
+    let handle = store.lookup(Path::new(path)).unwrap().unwrap().handle();
+    let by_server = vec![(ServerId(2), tier_bytes)];
+    TierPart { path: path.into(), handle, version: 1, stretch, tier_bytes, by_server, has_landed }
 }
 
 fn whole(path: &str) -> Leaving {
-    Leaving { path: path.into(), regions: Vec::new() }
+    to_its_place(path, 1, (0, u64::MAX))
+}
+
+fn to_its_place(path: &str, version: u32, stretch: (u64, u64)) -> Leaving {
+    Leaving { path: path.into(), version, stretches: vec![stretch], to_its_place: true }
+}
+
+fn away(path: &str, version: u32, stretch: (u64, u64)) -> Leaving {
+    Leaving { path: path.into(), version, stretches: vec![stretch], to_its_place: false }
 }
 
 #[test]
@@ -57,10 +68,10 @@ fn new_files_land_and_go_to_their_place_once() {
     store.set_rule(&Pattern::new("regions").unwrap(), &on_disks).unwrap();
     write(&create(&store, "regions").1, &pattern(50_000, 4), 0);
     let expected = [
-        part("open", (0, 20_000), 20_000, true),
-        part("regions", (8192, 50_000), 20_480, false),
-        part("ruled", (0, 50_000), 50_000, false),
-        part("young", (0, 50_000), 50_000, true),
+        part(&store, "open", (0, 20_000), 20_000, true),
+        part(&store, "regions", (8192, 50_000), 20_480, false),
+        part(&store, "ruled", (0, 50_000), 50_000, false),
+        part(&store, "young", (0, 50_000), 50_000, true),
     ];
     assert_eq!(store.parts_on("fast").unwrap(), expected);
     let status = |name: &str| store.status(Path::new(name)).unwrap().placed.unwrap().landed_on;
@@ -85,13 +96,55 @@ fn new_files_land_and_go_to_their_place_once() {
     assert!(after.parts_on("fast").unwrap().iter().all(|part| !part.has_landed), "each goes to its place once");
 
     // A region leaves alone, for the other tiers.
-    let region = Leaving { path: "regions".into(), regions: vec![8192] };
-    let done = relieve(file, "fast", &[region], &mut On).unwrap();
+    let done = relieve(file, "fast", &[away("regions", 1, (8192, 50_000))], &mut On).unwrap();
     assert_eq!((done.moved_files, done.copied_bytes), (1, 50_000 - 8192));
     assert_eq!(servers(&now(&pool), "regions"), [0, 1]);
     assert!(bytes_of(&now(&pool), "regions") == pattern(50_000, 4));
     assert_eq!(findings(&pool), []);
     assert!(relieve(file, "tape", &[], &mut On).unwrap_err().to_string().contains("name one of disk, fast"));
+}
+
+/// The layout of a file as `(offset, servers)` of each region.
+fn shape(store: &Arc<Store>, path: &str) -> Vec<(u64, Vec<u16>)> {
+    let layout = store.lookup(Path::new(path)).unwrap().unwrap().layout().unwrap();
+    let of = |region: &Region| (region.offset(), region.stripes().iter().map(|stripe| stripe.server.0).collect());
+    layout.regions().iter().map(of).collect()
+}
+
+#[test]
+fn what_leaves_may_leave_in_parts_each_of_which_is_copied_once() {
+    let pool = landed();
+    let (store, file) = (now(&pool), &pool.pool.file);
+    store.set_rule(&Pattern::new("region").unwrap(), &layout(&[(0, &[(0, 4096)]), (8192, &[(2, 4096)])])).unwrap();
+    for name in ["young", "region"] {
+        write(&create(&store, name).1, &pattern(300_000, 1), 0);
+    }
+    let mut copied = 0;
+    let mut moves = |leaving: Leaving| {
+        let done = relieve(file, "fast", &[leaving], &mut On).unwrap();
+        copied += done.copied_bytes;
+        done.moved_files
+    };
+    assert_eq!(moves(to_its_place("young", 1, (0, 100_000))), 1);
+    assert_eq!(shape(&now(&pool), "young"), [(0, vec![0, 1, 2]), (100_000, vec![2])]);
+    assert_eq!(moves(to_its_place("young", 1, (100_000, 200_000))), 0, "it was changed since");
+    // What comes to the file while it leaves has the place of its end.
+    write(&now(&pool).lookup(Path::new("young")).unwrap().unwrap(), &pattern(50_000, 2), 300_000);
+    assert_eq!(moves(to_its_place("young", 2, (100_000, 250_000))), 1);
+    assert_eq!(moves(to_its_place("young", 3, (250_000, 350_000))), 1);
+    assert_eq!(shape(&now(&pool), "young"), [(0, vec![0, 1, 2])]);
+    assert_eq!(copied, 350_000);
+    copied = 0;
+    let mut moves = |leaving: Leaving| copied += relieve(file, "fast", &[leaving], &mut On).unwrap().copied_bytes;
+    moves(away("region", 1, (8192, 100_000)));
+    assert_eq!(shape(&now(&pool), "region"), [(0, vec![0]), (8192, vec![0, 1]), (100_000, vec![2])]);
+    moves(away("region", 2, (100_000, 300_000)));
+    assert_eq!(shape(&now(&pool), "region"), [(0, vec![0]), (8192, vec![0, 1])]);
+    assert_eq!(copied, 300_000 - 8192);
+    let bytes = bytes_of(&now(&pool), "young");
+    assert!(bytes[..300_000] == pattern(300_000, 1) && bytes[300_000..] == pattern(50_000, 2));
+    assert!(bytes_of(&now(&pool), "region") == pattern(300_000, 1));
+    assert_eq!(findings(&pool), []);
 }
 
 /// Its handle cannot be read any more.
@@ -138,7 +191,7 @@ fn a_landed_file_with_its_head_in_the_inode_keeps_it_there() {
     let inode = store.inode(fd.as_fd()).unwrap().unwrap();
     write(&inode, &pattern(50_000, 1), 0);
     assert_eq!(inode.layout().unwrap().head_in_inode_bytes(), 8192);
-    assert_eq!(store.parts_on("fast").unwrap(), [part("f", (0, 50_000), 50_000 - 8192, true)]);
+    assert_eq!(store.parts_on("fast").unwrap(), [part(&store, "f", (0, 50_000), 50_000 - 8192, true)]);
     assert!(relieve(&pool.pool.file, "fast", &[whole("f")], &mut On).unwrap().is_done());
     let after = now(&pool);
     assert!(bytes_of(&after, "f") == pattern(50_000, 1));

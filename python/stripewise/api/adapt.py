@@ -9,13 +9,13 @@ from __future__ import annotations
 import csv
 import fcntl
 import itertools
-import json
 import os
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ from stripewise._native import StripewiseError
 from stripewise.api import least_moves, measured, moved, parting, reading_ahead, relief, service, small_files, swaps
 from stripewise.api import plan as planning
 from stripewise.api import trace as traces
+from stripewise.api.kept_lines import Kept
 from stripewise.api.pacing import Pace, Pacer, Progress
 
 if TYPE_CHECKING:
@@ -35,6 +36,12 @@ if TYPE_CHECKING:
 
 STATE = "adapt.jsonl"
 """In the pool's namespace: a line for each decision."""
+LOCK = "adapt.lock"
+"""In the pool's namespace: the process that adapts the pool has it locked."""
+PLANNED = "planned"
+"""What a line of the moves is that says what a decision is about to move."""
+GONE = "gone"
+"""What the first line of the state file is, if it stands for decisions that are no longer kept."""
 HYSTERESIS = 1.1
 """How many times faster the servers have to get; as much again for other widths on the tier where data is."""
 MOST_REQUESTS = 200_000
@@ -46,6 +53,8 @@ AT_ONCE = 4
 DAY_S = 86_400
 FILE = "\n[[file]]\n"
 """Where the text of a file begins in a layout file."""
+
+NONE_MOVES = "no file that would gain can move now"
 
 Decision = dict[str, Any]
 """What was decided, with its numbers: a line of the state file."""
@@ -82,12 +91,11 @@ class AdaptedError(StripewiseError):
 @contextmanager
 def alone(pool: Pool) -> Iterator[None]:
     """Keeps other processes from adapting the pool meanwhile. Raises `StripewiseError` where one does so now."""
+    file = pool.namespace / LOCK
     try:
-        descriptor = os.open(state_file(pool), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        raise StripewiseError(
-            f"{state_file(pool)} cannot be written: {error.strerror}; run this as its owner"
-        ) from error
+        raise StripewiseError(f"{file} cannot be written: {error.strerror}; run this as its owner") from error
     try:
         # A look whether the pool is adapted has the lock for a moment.
         for wait_s in (0.05, 0.05, None):
@@ -109,8 +117,8 @@ def alone(pool: Pool) -> Iterator[None]:
 def is_adapted(pool: Pool) -> bool:
     """Whether a process adapts the pool now."""
     try:
-        with state_file(pool).open("rb") as state:
-            fcntl.flock(state, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        with (pool.namespace / LOCK).open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
             return False
     except BlockingIOError:
         return True
@@ -131,16 +139,68 @@ def failed(pool: Pool, error: Exception, asked: Sequence[str] = ()) -> Decision:
     with suppress(StripewiseError, OSError):
         decision |= measured.state(pool)
     with suppress(OSError):
-        _append(pool, decision)
+        kept(pool).append(decision)
     return decision
 
 
-def decisions(pool: Pool) -> list[Decision]:
-    """All decisions so far, the oldest first; lines that a kill has cut are left out."""
-    try:
-        return decided.lines(state_file(pool).read_bytes())
-    except FileNotFoundError:
+MARKER = ".stripewise"
+"""In the directory of each server: without it, its disk is not mounted."""
+
+
+def away(pool: Pool) -> list[str]:
+    """The servers in use that are not there. A system call for each."""
+    servers = [server for tier in pool.tiers for server in tier.servers]
+    return [server.name for server in servers if not os.path.lexists(server.path / MARKER)]
+
+
+def held_back(pool: Pool, why: str, asked: Sequence[str] = ()) -> Decision:
+    """Keeps that nothing was decided, and why."""
+    decision: Decision = {"time_s": time.time(), "dry_run": False}
+    return _written(pool, _kept({**decision, "away": away(pool), **({"asked": list(asked)} if asked else {})}, why))
+
+
+def kept(pool: Pool) -> Kept:
+    """The lines of decisions of a pool."""
+    return Kept(state_file(pool), _remembered)
+
+
+def _remembered(lines: Sequence[Decision], others: Sequence[Decision]) -> list[Decision]:
+    """What counts on when lines go: decisions by verdict, bytes that were copied, and heat that was moved."""
+    if not lines:
         return []
+    before = [line for line in others if line.get("what") == GONE]
+    found = totals([*(line for line in lines if line.get("what") != GONE), *before])
+    return [{"time_s": lines[-1]["time_s"], "what": GONE, **asdict(found)}]
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What decisions have done in all."""
+
+    verdicts: dict[str, int]
+    """How many there were of each verdict."""
+    copied_bytes: int
+    moved_heat_s: float
+
+
+def totals(lines: Sequence[Decision]) -> Totals:
+    """What the decisions of these lines have done, and those that have gone, as the last line that tells of them says.
+
+    What is no number there is not believed.
+    """
+    there = [line for line in lines if line.get("what") != GONE]
+    gone = next((line for line in reversed(lines) if line.get("what") == GONE), {})
+    verdicts = Counter(str(line.get("verdict")) for line in there)
+    of_gone = gone.get("verdicts")
+    if isinstance(of_gone, dict):
+        verdicts.update({name: int(max(0.0, decided.number(of_gone, name) or 0.0)) for name in of_gone})
+    each = [*there, gone]
+    return Totals(dict(verdicts), sum(map(decided.copied_bytes, each)), sum(map(decided.moved_heat_s, each)))
+
+
+def decisions(pool: Pool, since_s: float = 0.0) -> list[Decision]:
+    """All decisions that are kept, the oldest first, no older than that; lines that a kill has cut are left out."""
+    return [line for line in kept(pool).lines(since_s) if line.get("what") != GONE]
 
 
 def reconsider(
@@ -173,6 +233,8 @@ def reconsider(
     decision: Decision = {"time_s": time.time(), "dry_run": dry_run, "heat_s": _sum_us(heat) / 1e6 if heat else 0.0}
     if asked:
         decision["asked"] = list(asked)
+    if servers := away(pool):
+        decision["away"] = servers
     between = {"promoted": dict(promoted or {}), "relieved": dict(relieved or {})}
     if any(between.values()):
         # What the servers did for that is not what they served.
@@ -331,9 +393,8 @@ def copied_today(pool: Pool) -> int:
     """Bytes that were copied in the last 24 hours, as far as decisions tell, and what was kept while they moved."""
     since_s = time.time() - DAY_S
     found = moved.copied_bytes(pool, since_s)
-    for of in decisions(pool):
-        if of["time_s"] > since_s:
-            found += max(0, decided.copied_bytes(of) - _recorded_bytes(of))
+    for of in decisions(pool, since_s):
+        found += max(0, decided.copied_bytes(of) - _recorded_bytes(of))
     return found
 
 
@@ -357,7 +418,7 @@ def _relieve(
     left = None if limits.day_bytes is None else max(0, limits.day_bytes - copied_today(pool))
     found = []
     for step in steps:
-        take = partial(relief.take, pool, step, pace, watch, most_bytes=left)
+        take = partial(relief.take, pool, step, pace, watch, most_bytes=left, a_day=limits.day_bytes)
         found.append(taken(watch, step.document(), take))
         if left is not None:
             left = max(0, left - found[-1].get("copied_bytes", 0))
@@ -414,10 +475,10 @@ def _decide(
     pool, (progress, watch) = asked.pool, moving
     decision |= {**_numbers(chosen), "horizon_s": limits.horizon_s}
     skipped = decision["skipped"] = list(chosen.skipped)
-    is_faster = chosen.ratio >= HYSTERESIS or _has_more_to_move(pool)
+    is_faster = chosen.ratio >= HYSTERESIS or _has_more_to_move(pool, limits.horizon_s)
     refusals = (
         (not is_faster, f"the servers would get {chosen.ratio:.2f} times as fast, {HYSTERESIS} is asked for"),
-        (not chosen.movable, "no file that would gain can move now"),
+        (not chosen.movable, NONE_MOVES),
         (chosen.gain_s <= chosen.move_s, _too_dear(chosen)),
         (not limits.allows(datetime.now()), "data does not move at this hour"),
     )
@@ -437,6 +498,8 @@ def _decide(
     if decision["dry_run"]:
         return _kept(decision, "only asked what would be done")
     copied, heat_s = 0, 0.0
+    moved.record(pool, {"what": PLANNED, "by": chosen.name, "planned_bytes": chosen.moved_bytes})
+    watch.plan(chosen.moved_bytes)
     for path, layout in chosen.movable:
         try:
             for done in _steps_done(asked, path, layout, progress, watch):
@@ -450,8 +513,8 @@ def _decide(
             break
         finally:
             watch.close()
-    if watch.is_over and not copied:
-        return _kept(decision, moved.OVER)
+    if not copied:
+        return _kept(decision, moved.OVER if watch.is_over else NONE_MOVES)
     if watch.is_over:
         decision["stopped"] = moved.OVER
     decision["is_part"] = watch.is_over or chosen.moved_bytes < planned_bytes
@@ -475,13 +538,20 @@ def _too_dear(of: _Candidate) -> str:
     return f"{of.gain_s:.1f} s gained in the horizon, {of.move_s:.1f} s for moving"
 
 
-def _has_more_to_move(pool: Pool) -> bool:
-    """Whether the last move was only a part of what was decided, as hours or the limit had ended it.
+def _has_more_to_move(pool: Pool, horizon_s: float) -> bool:
+    """Whether the last move was only a part of what was decided, as hours, the limit or a kill had ended it.
 
-    The rest of it may gain less than a decision has to.
+    The rest of it may gain less than a decision has to. What was planned longer ago than the horizon counts no more.
     """
-    last = next((of for of in reversed(decisions(pool)) if of.get("verdict") == "moved"), {})
-    return last.get("is_part") is True
+    since_s = time.time() - horizon_s
+    kept_lines = decisions(pool)
+    last = next((of for of in reversed(kept_lines) if of.get("verdict") == "moved"), {})
+    planned = next((of for of in reversed(moved.records(pool)) if of.get("what") == PLANNED), None)
+    if planned is None or planned["time_s"] <= max(since_s, decided.number(last, "ended_s") or 0.0):
+        return last.get("is_part") is True
+    # A process that was killed in the middle has kept no decision.
+    spans = ((of["time_s"], decided.number(of, "ended_s") or of["time_s"]) for of in kept_lines)
+    return not any(began_s <= planned["time_s"] <= ended_s for began_s, ended_s in spans)
 
 
 def _unrecorded_bytes(decision: Decision, watch: moved.Watched) -> int:
@@ -560,18 +630,13 @@ def _kept(decision: Decision, why: str) -> Decision:
 def _written(pool: Pool, decision: Decision) -> Decision:
     if not decision["dry_run"]:
         decision |= measured.state(pool)
-        _append(pool, decision)
+        try:
+            kept(pool).append(decision)
+        except OSError as error:
+            raise StripewiseError(
+                f"{state_file(pool)} cannot be written, so that the decision is not kept: {error.strerror}"
+            ) from error
     return decision
-
-
-def _append(pool: Pool, decision: Decision) -> None:
-    # A line that a kill has cut takes no other with it.
-    line = f"\n{json.dumps(decision)}\n".encode()
-    descriptor = os.open(state_file(pool), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        os.write(descriptor, line)
-    finally:
-        os.close(descriptor)
 
 
 def move_s_per_byte(pool: Pool) -> float:

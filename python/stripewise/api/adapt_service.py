@@ -1,6 +1,7 @@
 """`adapt` as a service, in the foreground or beside a mount: a decision a period, and what happens between two.
 
-What fails is a decision, too, and the next period tries again. Only a pool file that is gone ends it.
+What fails is a decision, too, and the next period tries again. Only a pool file that is gone ends it. A server that is
+not there may be one whose file system is mounted late: nothing moves meanwhile, for some time.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from stripewise.api import adapt, asking, promotion
 from stripewise.api.between import Rounds
 from stripewise.api.pacing import Pace, Progress
 from stripewise.pool import Pool
+from stripewise.units import seconds
 
 __all__ = ["PERIOD_S", "Wanted", "require", "run"]
 
@@ -23,6 +25,8 @@ PERIOD_S = 600.0
 """Between two decisions, if not told otherwise."""
 LOOK_S = 1.0
 """Between two looks whether it goes on, while it waits."""
+AWAY_S = 600.0
+"""For how long nothing moves as a server is away: then its disk may be dead, and the rest of the pool goes on."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +47,31 @@ def require(pool: Pool) -> None:
         raise StripewiseError(f"pool '{pool.name}' keeps no heat: write a table [heat] into {pool.file}")
 
 
+class _Away:
+    """The servers that are not there, and since when."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._since_s: dict[str, float] = {}
+
+    def waited_for(self, pool: Pool) -> dict[str, float]:
+        """For which servers it waits, and for how many seconds at most. A system call for each server."""
+        now_s, away = self._clock(), adapt.away(pool)
+        self._since_s = {name: self._since_s.get(name, now_s) for name in away}
+        left_s = {name: AWAY_S - (now_s - since_s) for name, since_s in self._since_s.items()}
+        return {name: left for name, left in left_s.items() if left > 0}
+
+    def wait(self, pool: Pool, names: dict[str, float], goes_on: Callable[[], bool]) -> None:
+        """Waits until one of them is there, or for as long as that says, or until a command asks for a decision."""
+        _wait(pool, max(names.values()), lambda: goes_on() and self.waited_for(pool).keys() >= names.keys())
+
+
 def run(
     file: Path,
     wanted: Wanted,
     moving: Callable[[], AbstractContextManager[Progress | None]] = nullcontext,
     goes_on: Callable[[], bool] = lambda: True,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[adapt.Decision]:
     """Yields each decision, also one that has failed, and what was done between two, while it `goes_on`.
 
@@ -55,11 +79,15 @@ def run(
     `StripewiseError` when its file is gone. For one process at a time (`adapt.alone`).
     """
     rounds: Rounds | None = None
-    pool = Pool.load(file)
+    pool, away = Pool.load(file), _Away(clock)
     while goes_on():
         asked = asking.take(pool)
         try:
             pool = Pool.load(pool.file)
+            if names := away.waited_for(pool):
+                yield adapt.held_back(pool, _for(names), asked)
+                away.wait(pool, names, goes_on)
+                continue
             if rounds is None:
                 rounds = Rounds(pool, wanted.promote_s, wanted.pace)
             with moving() as progress:
@@ -75,6 +103,15 @@ def run(
         except Exception as error:
             yield _failed(pool, error)
             _wait(pool, wanted.period_s, goes_on)
+
+
+def _for(names: dict[str, float]) -> str:
+    """Why nothing is decided while servers are away."""
+    servers, are = " and ".join(names), "is" if len(names) == 1 else "are"
+    return (
+        f"{servers} {are} not there: nothing moves until {'it is' if len(names) == 1 else 'they are'}, or for "
+        f"{seconds(max(names.values()))}; what is there is read and written as ever"
+    )
 
 
 def _failed(pool: Pool, error: Exception, asked: Sequence[str] = ()) -> adapt.Decision:

@@ -2,6 +2,7 @@
 
 ```text
 asks        a file of its own in a directory of the namespace
+waits       the process makes another decision, or moves what that has found: that is told, and waited for
 is taken    the process removes the file, within a second while it waits for its next decision
 answered    the decision has the file's name in `asked`
 ```
@@ -9,6 +10,7 @@ answered    the decision has the file's name in `asked`
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 import time
@@ -16,15 +18,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 from stripewise._native import StripewiseError
-from stripewise.api import adapt
+from stripewise.api import adapt, moving
+from stripewise.api.moving import Move
 from stripewise.pool import Pool
+from stripewise.terminal import name
+from stripewise.units import about_bytes, mib_per_s, seconds
 
 __all__ = ["answer", "is_waiting", "take"]
 
 DIRECTORY = "adapt-asked"
 """In the pool's namespace."""
-TAKE_S = 120.0
-"""For how long a process may do something else, such as move data, before it takes what it is asked."""
+TAKE_S = 600.0
+"""For how long a process may move nothing and not take what it is asked, as while it plans."""
+SAY_S = 30.0
+"""Between two words of how far a move is."""
 LOOK_S = 0.1
 """Between two looks for an answer."""
 LIVES_S = 1.0
@@ -56,31 +63,94 @@ def take(pool: Pool) -> list[str]:
     return sorted(taken)
 
 
-def answer(pool: Pool, say: Callable[[str], None]) -> adapt.Decision:
-    """Asks for a decision and waits for it; `say` is told how far that is.
+Show = Callable[[Move | None], None]
+"""Called with the move that goes on, or with `None`, at each look."""
 
-    Raises `StripewiseError` where the process that adapts the pool does not take it in time, or ends.
+
+def answer(
+    pool: Pool,
+    say: Callable[[str], None],
+    show: Show = lambda _: None,
+    clock: Callable[[], float] = time.monotonic,
+) -> adapt.Decision:
+    """Asks for a decision and waits for it; `say` is told how far that is, and `show` the move that goes on.
+
+    While data moves it waits. Raises `StripewiseError` where the process that adapts the pool ends, or neither moves
+    anything nor takes the question in time.
     """
     file = _asked(pool)
+    told = _Told(pool, say, show, clock)
     try:
         say(f"pool '{pool.name}' is adapted by another process, which is asked to decide now, by its own options")
-        _wait_until_taken(pool, file)
+        _wait_until_taken(pool, file, told)
     finally:
         file.unlink(missing_ok=True)
     say("it decides, and moves what pays; Ctrl-C ends this command alone")
-    looked, lives_s = None, time.monotonic()
+    stamp: object = ()
     while True:
-        state = adapt.state_file(pool).stat()
-        if (state.st_size, state.st_mtime_ns) != looked:
-            looked = state.st_size, state.st_mtime_ns
-            for decision in reversed(adapt.decisions(pool)):
-                names = decision.get("asked")
-                if isinstance(names, list) and file.name in names:
-                    return decision
-        if time.monotonic() - lives_s > LIVES_S:
-            lives_s = time.monotonic()
-            _require_adapted(pool)
+        looked = adapt.kept(pool).stamp()
+        if looked != stamp and (decision := _decision(pool, file)) is not None:
+            return decision
+        stamp = looked
+        try:
+            told.look()
+        except StripewiseError:
+            # It may have answered with its last word.
+            if (decision := _decision(pool, file)) is None:
+                raise
+            return decision
         time.sleep(LOOK_S)
+
+
+def _decision(pool: Pool, file: Path) -> adapt.Decision | None:
+    """The decision that answers a question; `None` where there is none so far."""
+    for decision in reversed(adapt.decisions(pool)):
+        names = decision.get("asked")
+        if isinstance(names, list) and file.name in names:
+            return decision
+    return None
+
+
+class _Told:
+    """What the process does that is asked."""
+
+    def __init__(self, pool: Pool, say: Callable[[str], None], show: Show, clock: Callable[[], float]) -> None:
+        self._pool, self._say, self._show, self._clock = pool, say, show, clock
+        self._since_s = self._lives_s = clock()
+        self._said_s = -math.inf
+
+    def look(self) -> float:
+        """Tells of the move that goes on. For how long there was none.
+
+        Raises `StripewiseError` where the process has ended.
+        """
+        now_s, move = self._clock(), moving.now(self._pool)
+        self._show(move)
+        if move is not None:
+            self._since_s = now_s
+            if now_s - self._said_s >= SAY_S:
+                self._said_s = now_s
+                self._say(_words(move))
+        if now_s - self._lives_s >= LIVES_S:
+            self._lives_s = now_s
+            if not adapt.is_adapted(self._pool):
+                raise StripewiseError(
+                    f"the process that adapted pool '{self._pool.name}' has ended without an answer; try again"
+                )
+        return now_s - self._since_s
+
+
+def _words(move: Move) -> str:
+    """Which file moves, how far it is, and how long it takes."""
+    words = f"it moves {name(move.path)}: {about_bytes(move.copied_bytes)} of {about_bytes(move.all_bytes)}"
+    rate, left_s = move.bytes_per_s, move.left_s
+    if rate is not None and left_s is not None:
+        words += f", {mib_per_s(rate)} MiB/s, {seconds(left_s)} left"
+    if move.planned is not None:
+        copied, planned = move.planned
+        words += f"; in all {about_bytes(copied)} of {about_bytes(planned)}"
+        words += "" if move.all_left_s is None else f", {seconds(move.all_left_s)} left"
+    return f"{words}; the decision follows"
 
 
 def _asked(pool: Pool) -> Path:
@@ -97,21 +167,11 @@ def _asked(pool: Pool) -> Path:
     return file
 
 
-def _wait_until_taken(pool: Pool, file: Path) -> None:
-    began_s = lives_s = time.monotonic()
+def _wait_until_taken(pool: Pool, file: Path, told: _Told) -> None:
     while file.exists():
-        now_s = time.monotonic()
-        if now_s - began_s > TAKE_S:
+        if told.look() > TAKE_S:
             raise StripewiseError(
-                f"the process that adapts pool '{pool.name}' has not answered for {TAKE_S:.0f} s: it may be moving "
-                f"data; try again later, or end it"
+                f"the process that adapts pool '{pool.name}' has moved nothing and not answered for {TAKE_S:.0f} s: "
+                f"its planner may take longer, or a disk may not answer; try again later, or end it"
             )
-        if now_s - lives_s > LIVES_S:
-            lives_s = now_s
-            _require_adapted(pool)
         time.sleep(LOOK_S)
-
-
-def _require_adapted(pool: Pool) -> None:
-    if not adapt.is_adapted(pool):
-        raise StripewiseError(f"the process that adapted pool '{pool.name}' has ended without an answer; try again")

@@ -91,7 +91,7 @@ class Mark:
         began_s, watch = self.clock(), moved.Watched(pool, limits, progress)
         left = None if limits.day_bytes is None else max(0, limits.day_bytes - copied_bytes())
         try:
-            take = partial(relief.take, pool, step, self.pace, watch, most_bytes=left)
+            take = partial(relief.take, pool, step, self.pace, watch, most_bytes=left, a_day=limits.day_bytes)
             done = adapt.taken(watch, step.document(), take)
         finally:
             watch.close()

@@ -7,7 +7,6 @@ import math
 import os
 import re
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from threading import Lock
@@ -16,7 +15,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from stripewise import _native, decided, usage
+from stripewise import _native, usage
 from stripewise._native import StripewiseError
 from stripewise.api import activity, adapt, measured
 from stripewise.pool import Pool, Server
@@ -27,8 +26,6 @@ __all__ = ["serve"]
 LOOPBACK = "127.0.0.1"
 SHARE = 0.01
 """Of the time, at most, for looks at all datafiles, which say what the pool has on its servers."""
-MARKER = ".stripewise"
-"""In the directory of each server: without it, its disk is not mounted."""
 
 
 def serve(pool: Pool, address: str) -> tuple[str, Callable[[], None]]:
@@ -64,6 +61,7 @@ class _PoolCollector(Collector):
         self._alone = Lock()
         self._used: dict[str, Usage] = {}
         self._due_s = 0.0
+        self._known: tuple[object, tuple[adapt.Totals, dict[str, float] | None]] | None = None
 
     def describe(self) -> Iterable[Metric]:
         return ()  # So that nothing is asked of the pool before the first request.
@@ -102,24 +100,31 @@ class _PoolCollector(Collector):
         return metric
 
     def _decisions(self) -> Iterator[Metric]:
-        decisions = adapt.decisions(self._pool)
+        totals, gain = self._decided()
         verdicts = CounterMetricFamily("stripewise_adapt_decisions", "Decisions of adapt.", labels=["verdict"])
-        for verdict, count in Counter(str(of.get("verdict")) for of in decisions).items():
+        for verdict, count in totals.verdicts.items():
             verdicts.add_metric([verdict], count)
-        copied = sum(map(decided.copied_bytes, decisions))
-        heat_s = sum(map(decided.moved_heat_s, decisions))
         yield verdicts
-        yield CounterMetricFamily("stripewise_adapt_copied_bytes", "Bytes that adapt has copied.", value=copied)
+        text = "Bytes that adapt has copied."
+        yield CounterMetricFamily("stripewise_adapt_copied_bytes", text, value=totals.copied_bytes)
         text = "Heat of what adapt has moved: what requests on it had cost of late, when it moved."
-        yield CounterMetricFamily("stripewise_adapt_moved_heat_seconds", text, value=heat_s)
+        yield CounterMetricFamily("stripewise_adapt_moved_heat_seconds", text, value=totals.moved_heat_s)
         ratio = GaugeMetricFamily(
             "stripewise_adapt_gain_ratio", "How many times as fast the last move has made the servers.", labels=["how"]
         )
-        gain = measured.last_gain(decisions)
         if gain is not None:
             ratio.add_metric(["measured"], gain["ratio"])
             ratio.add_metric(["predicted"], gain["predicted_ratio"])
         yield ratio
+
+    def _decided(self) -> tuple[adapt.Totals, dict[str, float] | None]:
+        """What decisions have done, and what the last move has gained. They are read where there is another one."""
+        with self._alone:
+            stamp = adapt.kept(self._pool).stamp()
+            if self._known is None or self._known[0] != stamp:
+                lines = adapt.kept(self._pool).lines()
+                self._known = stamp, (adapt.totals(lines), measured.last_gain(lines))
+            return self._known[1]
 
     def _space(self) -> Iterator[Metric]:
         """Room as of now, of servers that can be used: a system call for each."""
@@ -158,7 +163,7 @@ class _PoolCollector(Collector):
 def _room_bytes(server: Server) -> float | None:
     """What can be written there: without end where its file system does not say; `None` if the server is not there."""
     try:
-        room = os.statvfs(server.path / MARKER)
+        room = os.statvfs(server.path / adapt.MARKER)
     except OSError:
         return None
     return room.f_bavail * room.f_frsize if room.f_blocks else math.inf

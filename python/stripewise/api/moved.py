@@ -6,11 +6,10 @@ A decision has its line when all of it is done. Here is a line for each file tha
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -18,19 +17,19 @@ from typing import Any, Protocol
 
 from stripewise import decided
 from stripewise._native import StripewiseError
+from stripewise.api.kept_lines import Kept
 from stripewise.api.pacing import Progress, Then
 from stripewise.pool import Pool
 
-__all__ = ["OVER", "Hours", "Watched", "copied_bytes", "record", "records"]
+__all__ = ["OVER", "Hours", "Watched", "copied_bytes", "kept", "record", "records"]
 
 FILE = "adapt-moves.jsonl"
 """In the pool's namespace."""
-OLD = FILE + ".old"
 RECORD_BYTES = 64 << 20
 """Copied of one file, at most, without a line of it."""
 DAY_S = 86_400
-MOST_BYTES = 8 << 20
-"""Of the file before it becomes the old one, once all that the old one has is older than a day."""
+TOGETHER_S = 600
+"""Lines of that time that go are remembered as one."""
 OVER = "the hours are over in which data may move: the rest moves in the next ones"
 
 Record = dict[str, Any]
@@ -45,51 +44,45 @@ class Hours(Protocol):
         ...
 
 
-def _file(pool: Pool) -> Path:
-    return pool.namespace / FILE
+def kept(pool: Pool) -> Kept:
+    """The lines of a pool."""
+    return Kept(pool.namespace / FILE, _remembered)
+
+
+def _remembered(lines: Sequence[Record], _: Sequence[Record]) -> list[Record]:
+    """What was copied in the last day, by `TOGETHER_S`: for the limit. It counts from the last of these lines on."""
+    sums: dict[int, Record] = {}
+    since_s = time.time() - DAY_S
+    for line in lines:
+        copied = _copied_bytes(line)
+        if copied is not None and line["time_s"] > since_s:
+            together = sums.setdefault(int(line["time_s"] // TOGETHER_S), {"what": "copied", "copied_bytes": 0})
+            together["time_s"] = line["time_s"]
+            together["copied_bytes"] += copied
+    return list(sums.values())
+
+
+def _copied_bytes(line: Record) -> int | None:
+    """What a line says was copied; `None` for one of something else."""
+    copied = line.get("copied_bytes")
+    return copied if line.get("what") == "copied" and isinstance(copied, int) else None
 
 
 def record(pool: Pool, line: Mapping[str, Any]) -> None:
-    """Keeps a line with the time of now. One system call to write, and three around it.
+    """Keeps a line with the time of now.
 
     Raises `StripewiseError` where that fails: what cannot be counted may not be copied.
     """
-    file = _file(pool)
-    # A line that a kill has cut takes no other with it.
-    text = f"\n{json.dumps({'time_s': time.time(), **line})}\n".encode()
     try:
-        _make_room(file)
-        descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            os.write(descriptor, text)
-        finally:
-            os.close(descriptor)
+        kept(pool).append(line)
     except OSError as error:
+        file = pool.namespace / FILE
         raise StripewiseError(f"{file} cannot be written, so that nothing may move: {error.strerror}") from error
-
-
-def _make_room(file: Path) -> None:
-    old = file.with_name(OLD)
-    try:
-        if file.stat().st_size < MOST_BYTES or time.time() - old.stat().st_mtime < DAY_S:
-            return
-    except FileNotFoundError:
-        if not file.exists() or file.stat().st_size < MOST_BYTES:
-            return
-    file.rename(old)
 
 
 def records(pool: Pool) -> list[Record]:
     """All lines that are kept, the oldest first. O(bytes of the files)."""
-    file = _file(pool)
-    return [*_of(file.with_name(OLD)), *_of(file)]
-
-
-def _of(file: Path) -> list[Record]:
-    try:
-        return decided.lines(file.read_bytes())
-    except FileNotFoundError:
-        return []
+    return kept(pool).lines()
 
 
 @dataclass
@@ -103,8 +96,9 @@ class _Known:
 
     def add(self, lines: list[Record]) -> None:
         for line in lines:
-            if line.get("what") == "copied" and isinstance(line.get("copied_bytes"), int):
-                self.copied.append((line["time_s"], line["copied_bytes"]))
+            copied = _copied_bytes(line)
+            if copied is not None:
+                self.copied.append((line["time_s"], copied))
 
 
 _known: dict[Path, _Known] = {}
@@ -112,15 +106,15 @@ _known: dict[Path, _Known] = {}
 
 def copied_bytes(pool: Pool, since_s: float) -> int:
     """What was copied since then, no more than a day ago. O(lines of a day), and lines since it was asked last."""
-    file = _file(pool)
+    of, file = kept(pool), pool.namespace / FILE
     try:
-        with file.open("rb") as opened:
+        with of.newest().open("rb") as opened:
             state = os.fstat(opened.fileno())
             known = _known.get(file)
             # A file that was removed may have left its number to the next one.
             if known is None or known.inode != state.st_ino or known.at > state.st_size:
                 known = _known[file] = _Known(state.st_ino)
-                known.add(_of(file.with_name(OLD)))
+                known.add(of.of_file(of.old))
             opened.seek(known.at)
             text = opened.read()
     except FileNotFoundError:
@@ -146,6 +140,7 @@ class Watched:
         """Whether it has stopped a move as the hours are over."""
         self.recorded_bytes = 0
         """In all, and so what was copied, once it is closed."""
+        self._planned: tuple[int, int] | None = None
 
     def __call__(self, path: str, done: int, total: int) -> Then:
         """Whether the move goes on."""
@@ -163,6 +158,19 @@ class Watched:
             self.is_over = True
             return False
         return self._progress(path, done, total)
+
+    def plan(self, size_bytes: int) -> None:
+        """Says how many bytes are to be copied from now on."""
+        self.close()
+        self._planned = self.recorded_bytes, size_bytes
+
+    def planned(self) -> tuple[int, int] | None:
+        """What is copied of what was planned last, and how much that is; `None` where nothing was."""
+        if self._planned is None:
+            return None
+        before_bytes, size_bytes = self._planned
+        copied = self.recorded_bytes + self._copied - self._recorded - before_bytes
+        return min(copied, size_bytes), size_bytes
 
     def close(self) -> None:
         """Keeps what has no line yet. For the end of a move, also of one that was stopped."""

@@ -13,7 +13,7 @@ import time
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stripewise.api.pacing import Progress, Then
     from stripewise.pool import Pool
 
-__all__ = ["Move", "Teller", "now"]
+__all__ = ["Move", "Planned", "Teller", "now"]
 
 STATE = "moving"
 """In the pool's namespace: a line of the move that goes on. May be lost at any time."""
@@ -41,6 +41,8 @@ class Move:
     all_bytes: float
     took_s: float
     """Since the move of this file began."""
+    planned: tuple[int, int] | None = None
+    """What is copied of all that is to move, this file's included, and how much that is, in bytes; if that is known."""
 
     @property
     def bytes_per_s(self) -> float | None:
@@ -52,6 +54,21 @@ class Move:
         """How long it takes from now on at that rate, if that is known."""
         rate = self.bytes_per_s
         return None if rate is None else (self.all_bytes - self.copied_bytes) / rate
+
+    @property
+    def all_left_s(self) -> float | None:
+        """The same of all that is to move."""
+        rate = self.bytes_per_s
+        return None if rate is None or self.planned is None else (self.planned[1] - self.planned[0]) / rate
+
+
+@runtime_checkable
+class Planned(Protocol):
+    """A progress that knows what is to move in all."""
+
+    def planned(self) -> tuple[int, int] | None:
+        """What is copied of it, and how much it is, in bytes; `None` where that is not known."""
+        ...
 
 
 class Teller:
@@ -73,7 +90,9 @@ class Teller:
         self._done = done
         if now_s >= self._due_s:
             self._due_s = now_s + TELL_S
-            self._tell({"path": path, "done": done, "total": total, "took_s": now_s - self._began_s})
+            planned = self._progress.planned() if isinstance(self._progress, Planned) else None
+            took_s = now_s - self._began_s
+            self._tell({"path": path, "done": done, "total": total, "took_s": took_s, "planned": planned})
         return self._progress(path, done, total)
 
     def _tell(self, line: dict[str, object]) -> None:
@@ -125,7 +144,14 @@ def _read(text: bytes) -> Move | None:
         case {"path": str(path), "done": int(done), "total": int(total), "took_s": int(took_s) | float(took_s)} if (
             0 <= done <= total and took_s >= 0
         ):
-            return Move(path, done / 2, total / 2, took_s)
+            return Move(path, done / 2, total / 2, took_s, _planned(line.get("planned")))
+    return None
+
+
+def _planned(of: object) -> tuple[int, int] | None:
+    match of:
+        case [int(copied), int(planned)] if 0 <= copied <= planned:
+            return copied, planned
     return None
 
 

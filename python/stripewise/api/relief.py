@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from stripewise import _native
 from stripewise._native import StripewiseError
+from stripewise.api import leaving
 from stripewise.api.pacing import Pace, Pacer, Progress
 
 if TYPE_CHECKING:
@@ -101,23 +102,24 @@ def _step(pool: Pool, tier: Tier, heat: PoolHeat | None, dearer: float, *, all_l
     hot = {file["path"]: file for file in heat["files"]} if heat is not None else {}
     block_bytes = heat["block_bytes"] if heat is not None else pool.default_width_bytes
     once_s = max(of.write.mean_s(block_bytes) for of in pool.tiers if of.write is not None) if heat is not None else 0.0
-    candidates = [_candidate(part, hot.get(part["path"]), (block_bytes, once_s), dearer) for part in known["parts"]]
+    parts = leaving.joined(known["parts"], leaving.known(pool)) if tier.name == pool.land else known["parts"]
+    candidates = [_candidate(part, hot.get(part["path"]), (block_bytes, once_s), dearer) for part in parts]
     needed = _needed(known["rooms"], pool.land_mark if tier.name == pool.land else None)
     candidates.sort(key=lambda of: _first(of, needed))
-    leaving: list[_Candidate] = []
+    going: list[_Candidate] = []
     left, kept_hot = dict(needed), 0
     for of in candidates:
         has_landed = of.part["has_landed"]
         makes_room = any(left.get(server, 0) > 0 for server, count in of.part["by_server"].items() if count)
         if (has_landed and (all_landed or not of.is_hot)) or makes_room:
-            leaving.append(of)
+            going.append(of)
             for server, count in of.part["by_server"].items():
                 left[server] = left.get(server, 0) - count
         else:
             kept_hot += has_landed
     used_bytes = sum(room["used_bytes"] for room in known["rooms"])
     size_bytes = used_bytes + sum(room["free_bytes"] for room in known["rooms"])
-    return Step(tier.name, used_bytes, size_bytes, sum(needed.values()), tuple(leaving), kept_hot)
+    return Step(tier.name, used_bytes, size_bytes, sum(needed.values()), tuple(going), kept_hot)
 
 
 def _candidate(part: TierPart, file: FileHeat | None, block: tuple[int, float], dearer: float) -> _Candidate:
@@ -171,43 +173,47 @@ def _dearer(pool: Pool, tier: Tier) -> float:
     return max(others, default=0.0) / own.mean_s(pool.default_width_bytes) if own is not None else 0.0
 
 
-def take(pool: Pool, step: Step, pace: Pace, progress: Progress | None, *, most_bytes: int | None) -> dict[str, Any]:
+def take(
+    pool: Pool,
+    step: Step,
+    pace: Pace,
+    progress: Progress | None,
+    *,
+    most_bytes: int | None = None,
+    a_day: int | None = None,
+) -> dict[str, Any]:
     """Moves what is leaving, `most_bytes` at most; what was done, with the numbers of the step.
 
-    While programs keep the servers busy, nothing moves from a tier that is below its limit, unless the pace is urgent.
+    What is larger than that leaves in part, if the part is worth it or all that may be copied `a_day`. While programs
+    keep the servers busy, nothing moves from a tier that is below its limit, unless the pace is urgent.
     """
     done = {**step.document(), "moved_files": 0, "copied_bytes": 0, "staying": []}
     pacer = Pacer.of(pool, pace, progress)
     if not step.is_full and not pace.urgent and pacer.finds_others_busy():
         return {**done, "why": "the servers are busy for programs, and the tier has room"}
-    leaving: dict[str, list[int]] = {}
-    heat_us: dict[str, float] = {}
-    planned_bytes = above = 0
+    shares: list[tuple[_Candidate, leaving.Share]] = []
+    left = most_bytes
     for of in step.leaving:
-        begin, end = of.part["stretch"]
-        if most_bytes is not None and planned_bytes + end - begin > most_bytes:
-            # A smaller one may fit.
-            above += 1
-            continue
-        planned_bytes += end - begin
-        heat_us[of.part["path"]] = heat_us.get(of.part["path"], 0.0) + of.heat_us
-        regions = leaving.setdefault(of.part["path"], [])
-        if not of.part["has_landed"]:
-            regions.append(begin)
-    if above and most_bytes is not None:
+        share = leaving.share(of.part, left, a_day)
+        if share is not None:
+            shares.append((of, share))
+            left = None if left is None else left - share.size_bytes
+    whole = sum(share.is_all for _, share in shares)
+    if most_bytes is not None and (above := len(step.leaving) - whole):
         done["why"] = (
-            f"{above:,} of {len(step.leaving):,} would copy more than the {most_bytes:,} bytes that are left, which is "
-            f"above the limit of a day"
+            f"{above:,} of {len(step.leaving):,} would copy more than the {most_bytes:,} bytes that "
+            f"are left, which is above the limit of a day; {len(shares) - whole:,} of them left in part"
         )
-    moved = _native.pool_relieve(str(pool.file), step.tier, list(leaving.items()), pacer)
-    staying = [{"path": file["path"], "why": file["why"]} for file in moved["staying"]]
-    stay = {file["path"] for file in staying}
+    mover = leaving.Mover(pool, step.tier, pacer, progress)
+    mover.move(share for _, share in shares)
+    stay = {file["path"] for file in mover.staying}
+    gone = [(of, share) for of, share in shares if of.part["path"] not in stay]
     return {
         **done,
-        "moved_files": moved["moved_files"],
-        "copied_bytes": moved["copied_bytes"],
-        "moved_heat_s": sum(cost_us for path, cost_us in heat_us.items() if path not in stay) / 1e6,
-        "staying": staying,
+        "moved_files": mover.moved_files,
+        "copied_bytes": mover.copied_bytes,
+        "moved_heat_s": sum(of.heat_us * share.of_all for of, share in gone) / 1e6,
+        "staying": mover.staying,
     }
 
 
@@ -232,4 +238,4 @@ def settle(
     step = landed(pool, heat, all_landed=everything)
     if dry_run:
         return step.document()
-    return take(pool, step, pace, progress, most_bytes=None)
+    return take(pool, step, pace, progress)

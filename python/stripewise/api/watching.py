@@ -46,7 +46,7 @@ class Watch:
         self._pool = pool
         self._hottest: list[HotFile] = []
         self._due_s = 0.0
-        self._lines: tuple[int, int] | None = None
+        self._stamp: tuple[int, int, int] | None = None
         self._decisions: list[Decision] = []
 
     def look(self) -> Seen:
@@ -70,9 +70,8 @@ class Watch:
     def _look_at_decisions(self) -> None:
         """Reads them all, where there is another one."""
         try:
-            stat = adapt.state_file(self._pool).stat()
-            lines = (stat.st_size, stat.st_mtime_ns)
-            if lines != self._lines:
-                self._decisions, self._lines = adapt.decisions(self._pool), lines
+            stamp = adapt.kept(self._pool).stamp()
+            if stamp != self._stamp:
+                self._decisions, self._stamp = adapt.decisions(self._pool), stamp
         except OSError:
-            self._decisions, self._lines = [], None
+            self._decisions, self._stamp = [], None

@@ -51,7 +51,9 @@ def adapt(
     install_unit: Annotated[
         bool, typer.Option("--install-unit", help="Write a systemd unit that runs this, and exit.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print each decision as a line of JSON.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print each decision, promotion and relief as a line of JSON.")
+    ] = False,
 ) -> None:
     """Move what is hot to where it is served fast, if that pays, in the foreground.
 
@@ -65,7 +67,8 @@ def adapt(
     hinted, unless a person has hinted otherwise.
 
     A service tries again in the next period what has failed. With --once, a service that adapts the pool already is
-    asked to decide now, by its own options.
+    asked to decide now, by its own options; while it moves data, that is shown and waited for, and Ctrl-C ends the
+    question alone.
 
     \b
     Examples:
@@ -115,7 +118,8 @@ def adapt(
 
 def _ask(pool: Pool, *, as_json: bool) -> None:
     """Has the service decide now, and shows what it has decided."""
-    decision = asking.answer(pool, console.say)
+    with console.others_move() as show:
+        decision = asking.answer(pool, console.say, show)
     if decision["verdict"] == "failed":
         raise StripewiseError(str(decision["why"]))
     _show(decision, as_json=as_json)
@@ -123,7 +127,7 @@ def _ask(pool: Pool, *, as_json: bool) -> None:
 
 def _show(done: Decision, *, as_json: bool) -> None:
     if as_json:
-        console.document(done)
+        console.record(done)
     elif done["verdict"] == "promoted":
         _print_promoted(done)
     elif done["verdict"] == "relieved":
@@ -177,6 +181,8 @@ def _print_hint(hint: Decision) -> None:
 
 
 def _print(decision: Decision) -> None:
+    if "away" in decision:
+        console.warn(f"not there: {', '.join(decision['away'])}; what is on it stays where it is")
     for step in decision.get("relief", []):
         settling.report(step)
     if "small_files" in decision:

@@ -285,6 +285,12 @@ def document(content: object) -> None:
     sys.stdout.flush()
 
 
+def record(content: object) -> None:
+    """Prints one of several results as a line of JSON, to stdout, past the console: it is whole, however long."""
+    sys.stdout.write(json.dumps(content) + "\n")
+    sys.stdout.flush()
+
+
 SHOWN_FILES = 20
 """Files that a command lists one by one unless it is asked for all."""
 
@@ -344,6 +350,42 @@ def moving() -> Iterator[Callable[[str, int, int], bool]]:
             return True
 
         yield update
+
+
+class Moving(Protocol):
+    """What a bar is drawn by of a move of another process."""
+
+    @property
+    def path(self) -> str:
+        """The file."""
+        ...
+
+    @property
+    def copied_bytes(self) -> float:
+        """That are done."""
+        ...
+
+    @property
+    def all_bytes(self) -> float:
+        """That are to be done."""
+        ...
+
+
+@contextmanager
+def others_move() -> Iterator[Callable[[Moving | None], None]]:
+    """A progress bar for what another process moves, as a callback with its move, or `None` while there is none."""
+    with steps() as begin:
+        bars: dict[str, Callable[[int, int], None]] = {}
+
+        def show(move: Moving | None) -> None:
+            if move is None:
+                return
+            if move.path not in bars:
+                bars.clear()
+                bars[move.path] = begin(f"moving {name(move.path)}", True)
+            bars[move.path](int(move.copied_bytes), int(move.all_bytes))
+
+        yield show
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Annotated, Any
@@ -88,7 +87,7 @@ def fsck(
             bars[step](done, of)
 
         def found(finding: FsckFinding) -> None:
-            console.result(json.dumps(finding) if as_json else line(finding))
+            console.record(finding) if as_json else console.result(line(finding))
 
         try:
             report = maintenance.check(
@@ -105,7 +104,7 @@ def fsck(
         except StripewiseError as error:
             console.fail(str(error), EXIT_OPERATIONAL)
     if as_json:
-        console.result(json.dumps({"report": report}))
+        console.record({"report": report})
     else:
         console.result(summary(report))
     raise typer.Exit(report["exit_code"])

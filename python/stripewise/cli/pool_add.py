@@ -26,6 +26,7 @@ def pool_add(
     rate: draining.Rate = None,
     urgent: draining.Urgent = False,
     everything: draining.Everything = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was done as JSON.")] = False,
 ) -> None:
     """Add servers to a pool: a directory on each new disk.
 
@@ -47,13 +48,21 @@ def pool_add(
     """
     pool = Pool.load(pool_file)
     names = pool_life.add(pool, directories, tier)
-    for directory, added in zip(directories, names, strict=True):
-        console.result(f"{directory} is server {added}")
+    added = [{"server": name, "directory": str(of)} for name, of in zip(names, directories, strict=True)]
+    if as_json and no_fill:
+        console.document({"servers": added, "decision": None, "evened": None})
+        return
+    if not as_json:
+        for of in added:
+            console.result(f"{of['directory']} is server {of['server']}")
     if no_fill:
         console.hint(f"`stripewise pool rebalance {pool_file}` gives it its share of the files that are there")
         return
     with draining.moving(f"filling {', '.join(names)}") as progress:
         filled = pool_life.fill(pool, names, pace=draining.pace(rate, urgent), progress=progress)
+    if as_json:
+        console.document({"servers": added, "decision": filled.decision, "evened": filled.evened})
+        return
     if filled.decision is not None:
         _print_decision(filled.decision)
     draining.report_rebalanced(filled.evened, dry_run=False, everything=everything)

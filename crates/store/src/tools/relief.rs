@@ -1,7 +1,8 @@
 //! What can leave a tier, and its leaving: new files that landed there go to their place, and regions of files to the other tiers.
 //!
-//! A file that has landed gets the layout that it would have got where files are made in their place at once. A region of another
-//! file gets the servers of the default layout that are not in the tier. Which of them leave is the caller's choice.
+//! A file that has landed gets the layout that it would have got where files are made in their place at once, all of it or stretch by
+//! stretch. A region of another file, or a part of one, gets the servers of the default layout that are not in the tier. Which of
+//! them leave is the caller's choice.
 
 use crate::backend::Server;
 use crate::file::inode::Inode;
@@ -14,16 +15,20 @@ use crate::pool::store::Store;
 use crate::tools::drain::{DrainWatch, Drained, StayingFile};
 use crate::tools::walk::{WalkedFile, walk};
 use rustix::fd::AsFd as _;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
 use std::sync::Arc;
-use stripewise_layout::{Layout, ServerId, Stripe};
+use stripewise_layout::{Layout, LayoutError, MAX_OFFSET, Region, ServerId, Stripe};
 
 /// A file that has landed on a tier, or a region of another file with stripes there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TierPart {
     /// The file, relative to the tree.
     pub path: String,
+    /// Its handle, which tells it from all other files.
+    pub handle: u64,
+    /// The version of its handle: each change of its layout counts it up.
+    pub version: u32,
     /// First and last byte of the file that it is, as `(from, to)`.
     pub stretch: (u64, u64),
     /// Bytes of it on the tier, by the layout.
@@ -50,12 +55,18 @@ pub struct TierRoom {
 }
 
 /// What is to leave a tier.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leaving {
     /// Its file, relative to the tree.
     pub path: String,
-    /// Where its regions begin; of a file that has landed none.
-    pub regions: Vec<u64>,
+    /// The version of its handle for which that was decided: a file that was changed since stays as it is.
+    pub version: u32,
+    /// First byte and the one behind the last, of each stretch that leaves. One that reaches the end of the file has what comes behind
+    /// it, too.
+    pub stretches: Vec<(u64, u64)>,
+    /// Whether they go where files are made that do not land, which may be on the tier in part; else what they have on the tier goes
+    /// to the other tiers.
+    pub to_its_place: bool,
 }
 
 fn tier_of<'a>(store: &'a Store, name: &str) -> Result<&'a PoolTier> {
@@ -112,11 +123,19 @@ impl Store {
 
     fn parts_of(self: &Arc<Self>, inode: &Arc<Inode>, path: &Path, tier: &PoolTier) -> Result<Vec<TierPart>> {
         let (placement, size_bytes) = (inode.placement()?, inode.attributes()?.size_bytes);
-        let layout = &placement.layout;
-        let name = path.to_string_lossy().into_owned();
+        let (layout, handle, version) = (&placement.layout, placement.handle, placement.version);
+        let path_text = path.to_string_lossy().into_owned();
         let part = |stretch, by_server: BTreeMap<ServerId, u64>, has_landed| {
-            let tier_bytes = by_server.values().sum();
-            TierPart { path: name.clone(), stretch, tier_bytes, by_server: by_server.into_iter().collect(), has_landed }
+            let (path, tier_bytes) = (path_text.clone(), by_server.values().sum());
+            TierPart {
+                path,
+                handle,
+                version,
+                stretch,
+                tier_bytes,
+                by_server: by_server.into_iter().collect(),
+                has_landed,
+            }
         };
         let region = |index: usize| {
             let region = &layout.regions()[index];
@@ -143,32 +162,68 @@ impl Store {
         Ok(regions.collect())
     }
 
-    /// The layout of a file when `leaving` has left the tier; `None` where nothing of it is there any more, or no other server
-    /// can take it.
-    fn layout_after(&self, placement: &Placement, tier: &PoolTier, leaving: &Leaving) -> Result<Option<Layout>> {
+    /// The layout of a file of `size_bytes` when `leaving` has left the tier; `None` where it was changed since that was decided, where
+    /// nothing of it is there any more, or where no other server can take it.
+    fn layout_after(
+        &self,
+        placement: &Placement,
+        size_bytes: u64,
+        tier: &PoolTier,
+        leaving: &Leaving,
+    ) -> Result<Option<Layout>> {
         let before = &placement.layout;
+        if placement.version != leaving.version {
+            return Ok(None);
+        }
         let default = self.with_room(self.default_now());
-        let after = if self.landed_on(placement, Path::new(&leaving.path))?.is_some() {
+        let invalid = |error: LayoutError| Error::Invalid(error.to_string());
+        let others = if leaving.to_its_place {
+            let path = Path::new(&leaving.path);
+            // The first move of a file that has landed is the only one of version 1.
+            if self.rule_for(path)?.is_some() || (placement.version == 1 && self.landed_on(placement, path)?.is_none())
+            {
+                return Ok(None);
+            }
             let head_bytes = before.head_in_inode_bytes();
-            if head_bytes > 0 { default.with_head_in_inode(head_bytes) } else { Ok(Layout::clone(&default)) }
+            if head_bytes > 0 {
+                default.with_head_in_inode(head_bytes).map_err(invalid)?
+            } else {
+                Layout::clone(&default)
+            }
         } else {
-            let is_on = |id: ServerId| tier.servers.contains(&id);
+            let is_on = |stripe: &Stripe| tier.servers.contains(&stripe.server);
             let others: Vec<Stripe> =
-                default.regions()[0].stripes().iter().filter(|stripe| !is_on(stripe.server)).copied().collect();
+                default.regions()[0].stripes().iter().filter(|stripe| !is_on(stripe)).copied().collect();
             if others.is_empty() {
                 return Ok(None);
             }
-            let round = |index: usize| {
-                let region = &before.regions()[index];
-                let leaves = leaving.regions.contains(&region.offset())
-                    && region.stripes().iter().any(|stripe| is_on(stripe.server));
+            let region = |region: &Region| {
+                let leaves = region.stripes().iter().any(is_on);
                 (region.offset(), if leaves { others.clone() } else { region.stripes().to_vec() })
             };
-            Layout::new((0..before.regions().len()).map(round))
+            Layout::new(before.regions().iter().map(region)).map_err(invalid)?
         };
-        let after = after.map_err(|error| Error::Invalid(error.to_string()))?;
+        let until = |to: u64| if to >= size_bytes { u64::MAX } else { to };
+        let stretches: Vec<_> = leaving.stretches.iter().map(|&(from, to)| (from, until(to))).collect();
+        let after = with_stretches(before, &others, &stretches).map_err(invalid)?;
         Ok((after != **before && self.check_new_layout(&after).is_ok()).then_some(after))
     }
+}
+
+/// `before`, with the rounds of `after` in the stretches. O((regions + stretches) x stretches).
+fn with_stretches(before: &Layout, after: &Layout, stretches: &[(u64, u64)]) -> Result<Layout, LayoutError> {
+    let regions = before.regions().iter().chain(after.regions()).map(Region::offset);
+    let ends = stretches.iter().flat_map(|&(from, to)| [from, to]).filter(|&at| at <= MAX_OFFSET);
+    let cuts: BTreeSet<u64> = regions.chain(ends).collect();
+    let mut rounds: Vec<(u64, Vec<Stripe>)> = Vec::with_capacity(cuts.len());
+    for at in cuts {
+        let of = if stretches.iter().any(|&(from, to)| (from..to).contains(&at)) { after } else { before };
+        let round = of.regions()[of.region_at(at)].stripes();
+        if rounds.last().is_none_or(|(_, last)| last != round) {
+            rounds.push((at, round.to_vec()));
+        }
+    }
+    Layout::new(rounds)
 }
 
 /// Moves what is `leaving` from the tier `name` of the pool in `file`, one file after the other, each as `apply` moves it.
@@ -187,7 +242,7 @@ pub fn relieve(file: &Path, name: &str, leaving: &[Leaving], watch: &mut dyn Dra
     for of in leaving {
         let found = store.existing(Path::new(&of.path)).and_then(|inode| {
             let Some(inode) = inode else { return Ok(None) };
-            let layout = store.layout_after(&inode.placement()?, tier, of)?;
+            let layout = store.layout_after(&inode.placement()?, inode.attributes()?.size_bytes, tier, of)?;
             Ok(layout.map(|layout| (inode, layout)))
         });
         let (inode, layout) = match found {

@@ -1,0 +1,118 @@
+"""Files of lines that a pool keeps of what was decided and moved: they grow to a bound, and no further.
+
+A file that has reached it becomes the old one, in the place of the one before. The new one begins with what has to be
+known of the lines that go. One process writes at a time (`adapt.alone`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stripewise import decided
+
+__all__ = ["Kept"]
+
+MOST_BYTES = 8 << 20
+"""Of a file before it becomes the old one."""
+MOST_NAMED = 1000
+"""Files that a line names in one list; of more the line has the first ones, and how many it leaves out."""
+
+Line = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Lines in a file of a pool's namespace, and in the one before it."""
+
+    file: Path
+    remembered: Callable[[Sequence[Line], Sequence[Line]], list[Line]]
+    """What the next file begins with, of the lines of the old file, which go, and of those of this one."""
+
+    @property
+    def old(self) -> Path:
+        """The file before this one."""
+        return self.file.with_name(f"{self.file.name}.old")
+
+    @property
+    def _new(self) -> Path:
+        return self.file.with_name(f"{self.file.name}.new")
+
+    def append(self, line: Mapping[str, Any]) -> None:
+        """Adds a line with the time of now, unless it has one: a system call to write, and four around it.
+
+        Raises `OSError` where not all of it can be written.
+        """
+        # A line that a kill has cut takes no other with it.
+        text = f"\n{json.dumps(_bounded({'time_s': time.time(), **line}))}\n".encode()
+        self._make_room()
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        descriptor = os.open(self.file, flags, 0o600)
+        try:
+            while text:
+                text = text[os.write(descriptor, text) :]
+        finally:
+            os.close(descriptor)
+
+    def _make_room(self) -> None:
+        """Lets a file that has reached its bound become the old one.
+
+        A kill between any two steps loses no line but those that go: where there is no file, the next one is there.
+        """
+        try:
+            if self.file.stat().st_size < MOST_BYTES:
+                return
+        except FileNotFoundError:
+            with suppress(FileNotFoundError):
+                self._new.rename(self.file)
+            return
+        remembered = self.remembered(self.of_file(self.old), self.of_file(self.file))
+        text = "".join(f"{json.dumps(line)}\n" for line in remembered)
+        descriptor = os.open(self._new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as new:
+            new.write(text)
+            new.flush()
+            os.fsync(descriptor)
+        self.file.rename(self.old)
+        self._new.rename(self.file)
+
+    def newest(self) -> Path:
+        """The file that has the last lines, also where a kill has kept it from its name. There may be none."""
+        return self.file if self.file.exists() or not self._new.exists() else self._new
+
+    def of_file(self, file: Path, since_s: float = 0.0) -> list[Line]:
+        """Lines of one of the files, the oldest first, no older than that; none where there is no such file."""
+        try:
+            return decided.lines(file.read_bytes(), since_s)
+        except FileNotFoundError:
+            return []
+
+    def lines(self, since_s: float = 0.0) -> list[Line]:
+        """All lines that are kept, the oldest first, no older than that. O(bytes of the files)."""
+        return [*self.of_file(self.old, since_s), *self.of_file(self.newest(), since_s)]
+
+    def stamp(self) -> tuple[int, int, int] | None:
+        """Differs once there is another line; `None` where there is no file."""
+        try:
+            stat = self.newest().stat()
+        except OSError:
+            return None
+        return stat.st_ino, stat.st_size, stat.st_mtime_ns
+
+
+def _bounded(of: Any) -> Any:  # noqa: ANN401
+    """A line whose lists of files are no longer than `MOST_NAMED`."""
+    if isinstance(of, Mapping):
+        found = {key: _bounded(value) for key, value in of.items()}
+        for key in ("skipped", "staying"):
+            if isinstance(found.get(key), list) and len(found[key]) > MOST_NAMED:
+                found["left_out"] = len(found[key]) - MOST_NAMED
+                found[key] = found[key][:MOST_NAMED]
+        return found
+    return [_bounded(one) for one in of] if isinstance(of, list) else of

@@ -1,0 +1,206 @@
+"""Files and regions that leave a tier part by part: a large one is never moved at once, nor above the limit of a day.
+
+What a file has already left is to be known: a file that landed goes to its place from its beginning on, and the rest of
+it has landed, too. The state says for each such file which part moves. The layout says whether it has.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stripewise import _native
+from stripewise.api.moved import Watched
+from stripewise.api.parting import FOREVER, STEP_BYTES
+
+if TYPE_CHECKING:
+    from stripewise._native import TierPart
+    from stripewise.api.pacing import Progress
+    from stripewise.pool import Pool
+
+__all__ = ["Mover", "Share", "joined", "known", "share"]
+
+STATE = "leaving.json"
+"""In the pool's namespace. May be lost: the rest of these files stays on the tier then until that is near its limit."""
+MOST_KEPT = 4096
+"""Files that have left in part: those that began last."""
+ALIGNED_BYTES = 64 << 10
+"""A part ends at a multiple of that, which is as much as a stripe has if nothing else is said."""
+MOST_PARTS = 64
+"""Of a file by the limits of days, if one lets that much go: each is one of the 128 that its handle tells apart."""
+MOST_STEPS = 32
+"""Of a file that is moved at once."""
+
+Stretch = tuple[int, int]
+Leaving = tuple[str, int, list[Stretch], bool]
+"""A file, the version of its handle, its stretches, and whether they go to its place."""
+Known = dict[int, tuple[int, int]]
+"""By the handle of a file: where the part begins that moved last, or moves now, and where it ends."""
+
+
+def known(pool: Pool) -> Known:
+    """The files that have left in part; none where that cannot be read."""
+    try:
+        lines = json.loads((pool.namespace / STATE).read_text(encoding="utf-8", errors="replace"))
+    except (OSError, ValueError):
+        return {}
+    found: Known = {}
+    for line in lines[-MOST_KEPT:] if isinstance(lines, list) else []:
+        match line:
+            case [int(handle), int(begin), int(end)] if 0 < handle < 1 << 64 and 0 <= begin < end <= FOREVER:
+                found[handle] = (begin, end)
+    return found
+
+
+def _keep(pool: Pool, found: Known) -> None:
+    lines = [[handle, *part] for handle, part in list(found.items())[-MOST_KEPT:]]
+    new = pool.namespace / f"{STATE}.new"
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        json.dump(lines, file)
+    new.rename(pool.namespace / STATE)
+
+
+def joined(parts: Iterable[TierPart], begun: Known) -> list[TierPart]:
+    """The parts of a tier, where the rest of a file that has left in part counts as landed, and is one.
+
+    It is the rest if its last region begins where a part ends, or begins, that is known. O(parts).
+    """
+    found: list[TierPart] = []
+    rests: dict[int, TierPart] = {}
+    for part in parts:
+        if part["has_landed"] or part["handle"] not in begun:
+            found.append(part)
+        elif part["stretch"][0] in begun[part["handle"]]:
+            rests[part["handle"]] = part
+    return found + [{**part, "has_landed": True} for part in rests.values()]
+
+
+@dataclass(frozen=True)
+class Share:
+    """What of a part leaves now."""
+
+    part: TierPart
+    end: int
+
+    @property
+    def size_bytes(self) -> int:
+        """That it copies at most."""
+        return self.end - self.part["stretch"][0]
+
+    @property
+    def of_all(self) -> float:
+        """Which share of the part that is."""
+        begin, end = self.part["stretch"]
+        return self.size_bytes / max(1, end - begin)
+
+    @property
+    def is_rest(self) -> bool:
+        """Whether its file has landed, and has left in part."""
+        return self.part["has_landed"] and self.part["stretch"][0] > 0
+
+    @property
+    def is_all(self) -> bool:
+        """Whether all that is to leave of it does."""
+        return self.end >= self.part["stretch"][1]
+
+
+def share(part: TierPart, left: int | None, a_day: int | None) -> Share | None:
+    """What of a part leaves where `left` bytes are left of those of `a_day`; `None`: nothing, it waits for another day.
+
+    A part of a file is no smaller than a 64th of the file, unless all of a day's limit is less.
+    """
+    begin, end = part["stretch"]
+    if left is None or end - begin <= left:
+        return Share(part, end)
+    cut = (begin + left) // ALIGNED_BYTES * ALIGNED_BYTES
+    least = min(-(-end // MOST_PARTS), left if a_day is None else a_day)
+    return Share(part, cut) if cut > begin and left >= least else None
+
+
+class Mover:
+    """Moves what leaves a tier, large parts step by step: one that is stopped, or killed, goes on from the step before.
+
+    For one process at a time.
+    """
+
+    def __init__(self, pool: Pool, tier: str, progress: Progress, watch: Progress | None) -> None:
+        """Moves nothing. What is copied is told to `progress`; `watch` may count it."""
+        self._pool, self._tier, self._progress = pool, tier, progress
+        self._watch = watch if isinstance(watch, Watched) else None
+        self._versions: dict[int, int] = {}
+        self.moved_files = self.copied_bytes = 0
+        self.staying: list[dict[str, str]] = []
+
+    def move(self, shares: Iterable[Share]) -> None:
+        """Moves them, in order.
+
+        Raises `StripewiseError` where another process changes layouts of the pool.
+        """
+        shares = list(shares)
+        if self._watch is not None:
+            self._watch.plan(sum(one.size_bytes for one in shares))
+        at_once: list[Share] = []
+        for one in shares:
+            if one.is_all and one.size_bytes <= STEP_BYTES and not one.is_rest:
+                at_once.append(one)
+                continue
+            self._at_once(at_once)
+            at_once = []
+            self._in_steps(one)
+        self._at_once(at_once)
+
+    def _at_once(self, shares: list[Share]) -> None:
+        """Moves parts that are not large, those of one file together."""
+        files: dict[int, list[Share]] = {}
+        for one in shares:
+            files.setdefault(one.part["handle"], []).append(one)
+        leaving = [
+            self._leaving([(of.part["stretch"][0], _end(of)) for of in each], each[0]) for each in files.values()
+        ]
+        if leaving:
+            self._relieve(leaving)
+
+    def _leaving(self, stretches: list[Stretch], of: Share) -> Leaving:
+        version = self._versions.get(of.part["handle"], of.part["version"])
+        # A move counts it up.
+        self._versions[of.part["handle"]] = version + 1
+        return (of.part["path"], version, stretches, of.part["has_landed"])
+
+    def _relieve(self, leaving: list[Leaving]) -> bool:
+        """Whether all of them have moved."""
+        done = _native.pool_relieve(str(self._pool.file), self._tier, leaving, self._progress)
+        if self._watch is not None:
+            self._watch.close()
+        self.moved_files += done["moved_files"]
+        self.copied_bytes += done["copied_bytes"]
+        self.staying += [{"path": file["path"], "why": file["why"]} for file in done["staying"]]
+        return done["moved_files"] == len(leaving)
+
+    def _in_steps(self, one: Share) -> None:
+        """Moves a large part, or one of which more leaves later; it counts as moved once all of it is."""
+        begin, handle, moved_files = one.part["stretch"][0], one.part["handle"], self.moved_files
+        step_bytes = max(STEP_BYTES, -(-one.size_bytes // MOST_STEPS))
+        has_moved = True
+        while has_moved and begin < one.end:
+            end = min(one.end, begin + step_bytes)
+            until = end if end < one.end else _end(one)
+            if one.part["has_landed"]:
+                begun = known(self._pool)
+                begun.pop(handle, None)
+                _keep(self._pool, {**begun, handle: (begin, until)})
+            has_moved = self._relieve([self._leaving([(begin, until)], one)])
+            begin = end
+        self.moved_files = moved_files + (has_moved and one.is_all)
+        if has_moved and one.is_all and one.part["has_landed"]:
+            begun = known(self._pool)
+            del begun[handle]
+            _keep(self._pool, begun)
+
+
+def _end(of: Share) -> int:
+    """Where it ends: what comes to a file that has landed, while it leaves, goes with it."""
+    return FOREVER if of.is_all and of.part["has_landed"] else of.end
