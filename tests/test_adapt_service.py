@@ -1,11 +1,10 @@
 """`adapt` as a service: it goes on where decisions fail, and knows the servers that come and go meanwhile."""
 
 import fcntl
-import itertools
 import json
 import os
 import subprocess
-import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 
@@ -14,9 +13,10 @@ import pytest
 from conftest import BIN
 from stripewise import StripewiseError, _native
 from stripewise.api import adapt as adapting
-from stripewise.api import adapt_service, asking, metrics
+from stripewise.api import adapt_service, asking, metrics, moving
 from stripewise.api.adapt_service import Wanted
 from stripewise.api.between import Rounds
+from stripewise.api.pacing import Pace
 from stripewise.pool import Pool
 from stripewise.units import about_bytes
 
@@ -116,31 +116,29 @@ def test_a_service_that_does_not_answer_is_told_of(file, monkeypatch):
 
 
 def test_a_service_that_moves_data_is_waited_for_and_its_move_is_told(hot, monkeypatch):
-    """It is asked while it moves, and goes on only when it was told of for longer than a question may wait."""
-    pool, now_s, shown = Pool.load(hot[1]), itertools.count(step=asking.TAKE_S / 8), []
-    said, waited, clients = [], threading.Event(), ThreadPoolExecutor(1)
+    """Each word of the move takes longer by the clock of the one that asks, until that has waited for long."""
+    pool, now_s, shown, told = Pool.load(hot[1]), [0.0], [], []
+    said, answers, clients = [], [], ThreadPoolExecutor(1)
+    monkeypatch.setattr(asking, "LOOK_S", 0.001)
+    monkeypatch.setattr(moving, "TELL_S", 0.0)
 
-    def clock():
-        return 0.0 if waited.is_set() else next(now_s)
+    def show(move):
+        if move is not None and move not in shown:
+            shown.append(move)
+            now_s[0] += asking.TAKE_S / 8
 
-    monkeypatch.setattr(asking, "LOOK_S", 0.01)
-
-    def say(words):
-        said.append(words)
-        if sum(words.startswith("it moves") for words in said) == 20:
-            waited.set()
-
-    def progress(path, done, total):
+    def progress(*_):
         if not answers:
-            answers.append(clients.submit(asking.answer, pool, say, shown.append, clock))
-        return True if waited.is_set() or answers[0].done() else "rest"
+            answers.append(clients.submit(asking.answer, pool, said.append, show, lambda: now_s[0]))
+        told.append(0)
+        while len(shown) < min(len(told), 20) and not answers[0].done():
+            time.sleep(0.001)
+        return True
 
-    answers = []
-    limits = adapting.Limits(87_600 * 3600)
+    # So that it rests, and tells of its rests.
+    wanted = Wanted(adapting.Limits(87_600 * 3600), pace=Pace(rate_bytes_per_s=500_000), promote_s=0.0, period_s=0.0)
     with adapting.alone(pool), clients:
-        service = adapt_service.run(
-            pool.file, Wanted(limits, promote_s=0.0, period_s=0.0), lambda: nullcontext(progress)
-        )
+        service = adapt_service.run(pool.file, wanted, lambda: nullcontext(progress))
         first, second = next(service), next(service)
         answer = answers[0].result()
         assert answer["asked"] == second["asked"] and len(answer["asked"]) == 1
@@ -150,7 +148,7 @@ def test_a_service_that_moves_data_is_waited_for_and_its_move_is_told(hot, monke
     assert all(words.startswith("it moves f: ") and words.endswith("; the decision follows") for words in moves)
     assert all(f" of {whole}" in words.split("; in all ")[1] for words in moves), moves
     assert said.index(moves[0]) < said.index("it decides, and moves what pays; Ctrl-C ends this command alone")
-    assert any(move is not None and move.path == "f" for move in shown)
+    assert {move.path for move in shown} == {"f"} and now_s[0] > 2 * asking.TAKE_S
 
 
 def test_a_decision_that_fails_is_the_answer_too(file, stripewise, monkeypatch):

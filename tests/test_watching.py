@@ -70,7 +70,9 @@ def test_a_move_is_shown_while_it_goes_on(hot):
         until_s = time.monotonic() + PATIENCE_S
         while not (found := re.search(r"^moving f: (.*)$", top(hot), flags=re.MULTILINE)) or "left" not in found[1]:
             assert mover.poll() is None and time.monotonic() < until_s, "no move was shown"
-        assert re.fullmatch(r"[\d.]+ [KM]iB of [\d.]+ [KM]iB, [\d.]+ MiB/s, [\d.]+ m?s left", found[1])
+        far = r"[\d.]+ [KM]iB of 1\.1 MiB"
+        assert re.fullmatch(rf"{far}, [\d.]+ MiB/s, [\d.]+ m?s left", found[1])
+        assert re.search(rf"^  in all {far}, [\d.]+ m?s left$", top(hot), flags=re.MULTILINE)
     finally:
         mover.kill()
         mover.communicate()

@@ -126,14 +126,16 @@ pub(crate) fn pool_tier_parts<'py>(py: Python<'py>, pool_file: PathBuf, tier: &s
     to_python(py, &value)
 }
 
-/// Moves stretches of files from a tier, each file given as `(path, version of its handle, stretches, whether they go to its place)`: else
-/// what they have on the tier goes to the other tiers.
+/// Of a file its path, the version of its handle, stretches, and whether they go to its place.
+type LeavingFile = (String, u32, Vec<(u64, u64)>, bool);
+
+/// Moves stretches of files from a tier to the place of each file, or what they have on the tier to the other tiers.
 #[pyfunction]
 pub(crate) fn pool_relieve<'py>(
     py: Python<'py>,
     pool_file: PathBuf,
     tier: &str,
-    leaving: Vec<(String, u32, Vec<(u64, u64)>, bool)>,
+    leaving: Vec<LeavingFile>,
     progress: Py<PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let one = |(path, version, stretches, to_its_place)| Leaving { path, version, stretches, to_its_place };

@@ -118,19 +118,21 @@ class _Told:
         self._pool, self._say, self._show, self._clock = pool, say, show, clock
         self._since_s = self._lives_s = clock()
         self._said_s = -math.inf
+        self._seen: Move | None = None
 
     def look(self) -> float:
-        """Tells of the move that goes on. For how long there was none.
+        """Tells of the move that goes on. For how long it has not gone on, or there was none.
 
         Raises `StripewiseError` where the process has ended.
         """
         now_s, move = self._clock(), moving.now(self._pool)
         self._show(move)
-        if move is not None:
-            self._since_s = now_s
-            if now_s - self._said_s >= SAY_S:
-                self._said_s = now_s
-                self._say(_words(move))
+        # One that stands still is no sign of life.
+        if move != self._seen:
+            self._seen, self._since_s = move, now_s
+        if move is not None and now_s - self._said_s >= SAY_S:
+            self._said_s = now_s
+            self._say(_words(move))
         if now_s - self._lives_s >= LIVES_S:
             self._lives_s = now_s
             if not adapt.is_adapted(self._pool):

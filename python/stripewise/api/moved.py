@@ -135,7 +135,7 @@ class Watched:
         self._pool, self._hours = pool, hours
         self._progress: Callable[[str, int, int], Then] = progress or (lambda *_: True)
         self._path = ""
-        self._copied = self._recorded = 0
+        self._copied = self._recorded = self._done = 0
         self.is_over = False
         """Whether it has stopped a move as the hours are over."""
         self.recorded_bytes = 0
@@ -149,7 +149,7 @@ class Watched:
         if path != self._path or copied < self._copied:
             self.close()
             self._path = path
-        self._copied = copied
+        self._copied, self._done = copied, done
         ends = done >= total
         if ends or copied - self._recorded >= RECORD_BYTES:
             self._keep()
@@ -169,13 +169,14 @@ class Watched:
         if self._planned is None:
             return None
         before_bytes, size_bytes = self._planned
-        copied = self.recorded_bytes + self._copied - self._recorded - before_bytes
+        # Of the file that moves now, reading back counts half, as in what is told of it.
+        copied = self.recorded_bytes - before_bytes - self._recorded + self._done // 2
         return min(copied, size_bytes), size_bytes
 
     def close(self) -> None:
         """Keeps what has no line yet. For the end of a move, also of one that was stopped."""
         self._keep()
-        self._path, self._copied, self._recorded = "", 0, 0
+        self._path, self._copied, self._recorded, self._done = "", 0, 0, 0
 
     def _keep(self) -> None:
         more = self._copied - self._recorded

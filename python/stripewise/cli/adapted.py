@@ -31,7 +31,7 @@ def shown(seen: Seen) -> list[RenderableType]:
     decision, move, gain = seen.decision, seen.move, seen.gain
     lines = [
         *(_decision(decision) if decision is not None else []),
-        *([_move(move)] if move is not None else []),
+        *(_move(move) if move is not None else []),
         *([_gain(gain)] if gain is not None else []),
     ]
     return [*_hottest(seen.hottest), *(Text(plain(line)) for line in lines)]
@@ -85,12 +85,17 @@ def _promoted(decision: Decision) -> list[str]:
     return [f"  promoted before it: {counted(times, 'time')}, {about_bytes(copied)} copied"] if times else []
 
 
-def _move(move: Move) -> str:
+def _move(move: Move) -> list[str]:
     done = f"{about_bytes(move.copied_bytes)} of {about_bytes(move.all_bytes)}"
     rate, left_s = move.bytes_per_s, move.left_s
     pace = "" if rate is None or left_s is None else f", {mib_per_s(rate)} MiB/s, {seconds(left_s)} left"
     rest = f": {done}{pace}"
-    return f"moving {console.short(name(move.path), len('moving ') + len(rest))}{rest}"
+    lines = [f"moving {console.short(name(move.path), len('moving ') + len(rest))}{rest}"]
+    if move.planned is not None:
+        copied, planned = move.planned
+        left = "" if move.all_left_s is None else f", {seconds(move.all_left_s)} left"
+        lines.append(f"  in all {about_bytes(copied)} of {about_bytes(planned)}{left}")
+    return lines
 
 
 def _gain(gain: Gain) -> str:
