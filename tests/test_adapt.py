@@ -368,8 +368,15 @@ def test_hours_may_go_over_midnight():
 def test_bad_options_and_pools_without_heat_are_named(pool):
     refused = pool.stripewise("adapt", pool.file, "--once", check=False)
     assert refused.returncode == 1 and "has no profile" in refused.stderr
-    refused = pool.stripewise("adapt", pool.file, "--once", "--hours", "22", check=False)
-    assert refused.returncode == 1 and "write two hours" in refused.stderr
+    for option, value, said in (
+        ("--hours", "22", "write two hours"),
+        ("--hours", "3-3", "nothing would ever move"),
+        ("--limit", "0", "nothing would ever move"),
+        ("--planner", "none", "no planner 'none'; there is auto, "),
+    ):
+        # A service that could never move anything does not begin.
+        refused = pool.stripewise("adapt", pool.file, option, value, check=False)
+        assert refused.returncode == 1 and said in refused.stderr
 
 
 def test_a_unit_runs_the_command_with_its_options(pool, tmp_path):

@@ -92,7 +92,7 @@ def test_a_drain_that_changes_layouts_keeps_no_decision_from_being_made(file, st
     with layouts_are_changed_by_another(pool):
         held = adapting.reconsider(pool, limits, pace=adapt_service.Pace(urgent=True))
     assert held["verdict"] == "kept" and "is under way" in held["relief"][0]["why"]
-    assert "moved_files" not in held["relief"][0]
+    assert "moved_files" not in held["relief"][0] and held["relief"][0]["copied_bytes"] == 0
     free = adapting.reconsider(pool, limits, pace=adapt_service.Pace(urgent=True))
     assert free["relief"][0]["moved_files"] == 1
 
@@ -149,6 +149,20 @@ def test_a_service_that_moves_data_is_waited_for_and_its_move_is_told(hot, monke
     assert all(f" of {whole}" in words.split("; in all ")[1] for words in moves), moves
     assert said.index(moves[0]) < said.index("it decides, and moves what pays; Ctrl-C ends this command alone")
     assert {move.path for move in shown} == {"f"} and now_s[0] > 2 * asking.TAKE_S
+
+
+def test_one_that_asks_a_process_that_ends_decides_by_itself(file, stripewise):
+    """As beside another `--once`, which takes no question."""
+    pool = Pool.load(file)
+    with ThreadPoolExecutor(1) as client:
+        with adapting.alone(pool):
+            asked = client.submit(stripewise, "adapt", file, "--once")
+            while not asking.is_waiting(pool) and not asked.done():
+                time.sleep(0.01)
+        done = asked.result()
+    assert "has ended without an answer, so that this command decides" in done.stderr
+    (decision,) = adapting.decisions(pool)
+    assert decision["verdict"] == "kept" and "asked" not in decision and not asking.is_waiting(pool)
 
 
 def test_a_decision_that_fails_is_the_answer_too(file, stripewise, monkeypatch):

@@ -161,6 +161,29 @@ def test_a_file_that_landed_and_is_larger_than_a_day_s_limit_leaves_in_parts(lan
     program(CHECK, "large")
 
 
+def test_what_has_left_before_layouts_are_changed_by_another_process_counts(landing, monkeypatch):
+    """Between two steps of a large file another process may begin to change layouts."""
+    _, file, program = landing
+    program(WRITE, "large")
+    pool, relieve, calls = Pool.load(file), _native.pool_relieve, []
+
+    def once(*arguments):
+        if calls:
+            raise StripewiseError("another change of layouts is under way")
+        calls.append(arguments)
+        return relieve(*arguments)
+
+    monkeypatch.setattr(leaving, "STEP_BYTES", 256 << 10)
+    monkeypatch.setattr(leaving._native, "pool_relieve", once)
+    (step,) = adapting.reconsider(pool, adapting.Limits(), planner="fixed", pace=URGENT)["relief"]
+    assert (step["copied_bytes"], step["why"]) == (256 << 10, "another change of layouts is under way")
+    monkeypatch.setattr(leaving._native, "pool_relieve", relieve)
+    (rest,) = adapting.reconsider(pool, adapting.Limits(), planner="fixed", pace=URGENT)["relief"]
+    assert (rest["copied_bytes"], rest["moved_files"]) == (768 << 10, 1)
+    assert adapting.copied_today(pool) == 1 << 20
+    program(CHECK, "large")
+
+
 def test_a_part_is_no_smaller_than_a_64th_unless_a_day_s_limit_is(landing):
     part = {"path": "f", "handle": 1, "version": 1, "stretch": (0, 64 << 20), "tier_bytes": 1, "has_landed": True}
     assert leaving.share(part, (1 << 20) - 1, 1 << 30) is None, "another day has more left"

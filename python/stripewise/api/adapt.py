@@ -432,7 +432,8 @@ def taken(watch: moved.Watched, step: Decision, take: Callable[[], Decision]) ->
         return take()
     except StripewiseError as error:
         # As while a drain changes the layouts of the pool: the next period tries again.
-        return {**step, "why": str(error)}
+        watch.close()
+        return {**step, "copied_bytes": watch.recorded_bytes - before_bytes, "why": str(error)}
     except KeyboardInterrupt:
         if not watch.is_over:
             raise

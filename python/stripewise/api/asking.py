@@ -24,7 +24,7 @@ from stripewise.pool import Pool
 from stripewise.terminal import name
 from stripewise.units import about_bytes, mib_per_s, seconds
 
-__all__ = ["answer", "is_waiting", "take"]
+__all__ = ["EndedError", "answer", "is_waiting", "take"]
 
 DIRECTORY = "adapt-asked"
 """In the pool's namespace."""
@@ -63,6 +63,10 @@ def take(pool: Pool) -> list[str]:
     return sorted(taken)
 
 
+class EndedError(StripewiseError):
+    """The process that was asked has ended without an answer."""
+
+
 Show = Callable[[Move | None], None]
 """Called with the move that goes on, or with `None`, at each look."""
 
@@ -75,8 +79,8 @@ def answer(
 ) -> adapt.Decision:
     """Asks for a decision and waits for it; `say` is told how far that is, and `show` the move that goes on.
 
-    While data moves it waits. Raises `StripewiseError` where the process that adapts the pool ends, or neither moves
-    anything nor takes the question in time.
+    While data moves it waits. Raises `EndedError` where the process that adapts the pool ends, and `StripewiseError`
+    where it neither moves anything nor takes the question in time.
     """
     file = _asked(pool)
     told = _Told(pool, say, show, clock)
@@ -94,7 +98,7 @@ def answer(
         stamp = looked
         try:
             told.look()
-        except StripewiseError:
+        except EndedError:
             # It may have answered with its last word.
             if (decision := _decision(pool, file)) is None:
                 raise
@@ -123,7 +127,7 @@ class _Told:
     def look(self) -> float:
         """Tells of the move that goes on. For how long it has not gone on, or there was none.
 
-        Raises `StripewiseError` where the process has ended.
+        Raises `EndedError` where the process has ended.
         """
         now_s, move = self._clock(), moving.now(self._pool)
         self._show(move)
@@ -136,7 +140,7 @@ class _Told:
         if now_s - self._lives_s >= LIVES_S:
             self._lives_s = now_s
             if not adapt.is_adapted(self._pool):
-                raise StripewiseError(
+                raise EndedError(
                     f"the process that adapted pool '{self._pool.name}' has ended without an answer; try again"
                 )
         return now_s - self._since_s

@@ -13,6 +13,7 @@ from stripewise.api import adapt as adapting
 from stripewise.api import adapt_service, asking, promotion, service
 from stripewise.api.between import Rounds
 from stripewise.api.metrics import serve
+from stripewise.api.plan import planners
 from stripewise.api.pools import Pool
 from stripewise.cli import console, draining, settling
 from stripewise.cli import limits as limiting
@@ -81,6 +82,7 @@ def adapt(
     pool = Pool.load(pool_file)
     limits = limiting.limits(limit, hours, horizon_h * 3600)
     pace = draining.pace(rate, urgent)
+    _require_planner(planner)
     if install_unit:
         options = ["--period", str(period_s), "--horizon", str(horizon_h), "--planner", planner]
         options += ["--promote", str(promote_s)]
@@ -94,14 +96,8 @@ def adapt(
     wanted = adapt_service.Wanted(limits, planner, pace, promote_s, period_s)
     with ExitStack() as stack:
         # A dry run changes nothing, so that it may run beside another.
-        if not dry_run:
-            try:
-                stack.enter_context(adapting.alone(pool))
-            except adapting.AdaptedError:
-                if not once:
-                    raise
-                _ask(pool, as_json=as_json)
-                return
+        if not dry_run and not _is_alone(pool, stack, once=once, as_json=as_json):
+            return
         if metrics is not None:
             url, _ = serve(pool, metrics)
             console.say(f"metrics for Prometheus at {url}")
@@ -114,6 +110,29 @@ def adapt(
         adapt_service.require(pool)
         for done in adapt_service.run(pool.file, wanted, console.moving):
             _show(done, as_json=as_json)
+
+
+def _require_planner(planner: str) -> None:
+    """Raises `StripewiseError` for a name that no planner has: a service would fail with each decision."""
+    known = [of["name"] for of in planners()]
+    if planner not in known:
+        raise StripewiseError(f"no planner '{planner}'; there is {', '.join(known)}")
+
+
+def _is_alone(pool: Pool, stack: ExitStack, *, once: bool, as_json: bool) -> bool:
+    """Keeps other processes from adapting the pool meanwhile; `False` where another one has decided `once` instead."""
+    while True:
+        try:
+            stack.enter_context(adapting.alone(pool))
+            return True
+        except adapting.AdaptedError:
+            if not once:
+                raise
+        try:
+            _ask(pool, as_json=as_json)
+            return False
+        except asking.EndedError:
+            console.say("it has ended without an answer, so that this command decides")
 
 
 def _ask(pool: Pool, *, as_json: bool) -> None:

@@ -27,7 +27,10 @@ Hours = Annotated[
 
 def limits(limit: str | None, hours: str | None, horizon_s: float = DAY_S) -> Limits:
     """The limits that the options ask for."""
-    return Limits(horizon_s, None if limit is None else parse_bytes(limit), None if hours is None else _hours(hours))
+    day_bytes = None if limit is None else parse_bytes(limit)
+    if day_bytes == 0:
+        raise StripewiseError(f"--limit {limit}: nothing would ever move; name at least 1B, or ask with --dry-run")
+    return Limits(horizon_s, day_bytes, None if hours is None else _hours(hours))
 
 
 def _hours(text: str) -> tuple[int, int]:
@@ -35,4 +38,6 @@ def _hours(text: str) -> tuple[int, int]:
     begin, end = (int(number) for number in found.groups()) if found else (24, 24)
     if begin > 23 or end > 23:
         raise StripewiseError(f"--hours {text}: write two hours from 0 to 23, such as 22-6")
+    if begin == end:
+        raise StripewiseError(f"--hours {text}: nothing would ever move; leave it out to move data at any hour")
     return begin, end
