@@ -232,6 +232,7 @@ def test_a_state_of_files_that_leave_that_is_lost_or_no_state_keeps_no_file_from
     relief.settle(pool, pace=URGENT)
     whole = [name for name in ("large", "other") if len(servers(file, name)[1]["regions"]) == 1]
     assert len(whole) == 1, "the rest of the other one stays"
+    assert leaving.known(pool) == {}, "what is of no file that leaves is forgotten"
     for name in ("large", "other"):
         program(CHECK, name)
 

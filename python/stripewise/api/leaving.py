@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stripewise.api.pacing import Progress
     from stripewise.pool import Pool
 
-__all__ = ["Mover", "Share", "joined", "known", "share"]
+__all__ = ["Mover", "Share", "forget_all_but", "joined", "known", "share"]
 
 STATE = "leaving.json"
 """In the pool's namespace. May be lost: the rest of these files stays on the tier then until that is near its limit."""
@@ -62,6 +62,14 @@ def _keep(pool: Pool, found: Known) -> None:
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         json.dump(lines, file)
     new.rename(pool.namespace / STATE)
+
+
+def forget_all_but(pool: Pool, handles: Collection[int]) -> None:
+    """Forgets files that have left, are removed, or got another layout: a part of them may come to the tier again."""
+    begun = known(pool)
+    still = {handle: part for handle, part in begun.items() if handle in handles}
+    if len(still) < len(begun):
+        _keep(pool, still)
 
 
 def joined(parts: Iterable[TierPart], begun: Known) -> list[TierPart]:
@@ -196,9 +204,7 @@ class Mover:
             begin = end
         self.moved_files = moved_files + (has_moved and one.is_all)
         if has_moved and one.is_all and one.part["has_landed"]:
-            begun = known(self._pool)
-            del begun[handle]
-            _keep(self._pool, begun)
+            forget_all_but(self._pool, known(self._pool).keys() - {handle})
 
 
 def _end(of: Share) -> int:

@@ -54,6 +54,8 @@ class Step:
     leaving: tuple[_Candidate, ...]
     kept_hot: int
     """Files that landed and stay, since they are hot."""
+    begun: frozenset[int] = frozenset()
+    """Handles of files of which a part has left, whether the rest leaves or stays."""
 
     @property
     def is_full(self) -> bool:
@@ -103,6 +105,7 @@ def _step(pool: Pool, tier: Tier, heat: PoolHeat | None, dearer: float, *, all_l
     block_bytes = heat["block_bytes"] if heat is not None else pool.default_width_bytes
     once_s = max(of.write.mean_s(block_bytes) for of in pool.tiers if of.write is not None) if heat is not None else 0.0
     parts = leaving.joined(known["parts"], leaving.known(pool)) if tier.name == pool.land else known["parts"]
+    begun = frozenset(part["handle"] for part in parts if part["has_landed"] and part["stretch"][0] > 0)
     candidates = [_candidate(part, hot.get(part["path"]), (block_bytes, once_s), dearer) for part in parts]
     needed = _needed(known["rooms"], pool.land_mark if tier.name == pool.land else None)
     candidates.sort(key=lambda of: _first(of, needed))
@@ -119,7 +122,7 @@ def _step(pool: Pool, tier: Tier, heat: PoolHeat | None, dearer: float, *, all_l
             kept_hot += has_landed
     used_bytes = sum(room["used_bytes"] for room in known["rooms"])
     size_bytes = used_bytes + sum(room["free_bytes"] for room in known["rooms"])
-    return Step(tier.name, used_bytes, size_bytes, sum(needed.values()), tuple(going), kept_hot)
+    return Step(tier.name, used_bytes, size_bytes, sum(needed.values()), tuple(going), kept_hot, begun)
 
 
 def _candidate(part: TierPart, file: FileHeat | None, block: tuple[int, float], dearer: float) -> _Candidate:
@@ -204,6 +207,8 @@ def take(
             f"{above:,} of {len(step.leaving):,} would copy more than the {most_bytes:,} bytes that "
             f"are left, which is above the limit of a day; {len(shares) - whole:,} of them left in part"
         )
+    if step.tier == pool.land:
+        leaving.forget_all_but(pool, step.begun)
     mover = leaving.Mover(pool, step.tier, pacer, progress)
     mover.move(share for _, share in shares)
     stay = {file["path"] for file in mover.staying}
