@@ -29,6 +29,7 @@ from stripewise.api import plan as planning
 from stripewise.api import trace as traces
 from stripewise.api.kept_lines import Kept
 from stripewise.api.pacing import Pace, Pacer, Progress
+from stripewise.units import seconds
 
 if TYPE_CHECKING:
     from stripewise._native import PoolHeat
@@ -536,7 +537,7 @@ def _numbers(of: _Candidate) -> Decision:
 
 
 def _too_dear(of: _Candidate) -> str:
-    return f"{of.gain_s:.1f} s gained in the horizon, {of.move_s:.1f} s for moving"
+    return f"{seconds(of.gain_s)} gained in the horizon, {seconds(of.move_s)} for moving"
 
 
 def _has_more_to_move(pool: Pool, horizon_s: float) -> bool:
