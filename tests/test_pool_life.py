@@ -262,6 +262,26 @@ def test_files_stay_where_they_are_without_filling(pool):
     assert "hdd.3" in servers_of(pool.stripewise, pool.file, "f")
 
 
+def test_what_the_life_of_a_pool_prints_as_json_is_one_document(pool):
+    """Whatever was done; a command that decides again and again prints lines."""
+    pool.python("import sys; open(f'{sys.argv[1]}/f', 'wb').write(bytes(range(256)) * 8000)")
+    new, other = disk(pool, "d5"), disk(pool, "d6")
+
+    def document(*arguments):
+        return json.loads(pool.stripewise("pool", arguments[0], pool.file, *arguments[1:], "--json").stdout)
+
+    added = {"servers": [{"server": "hdd.3", "directory": str(new)}]}
+    assert document("add", new, "--tier", "hdd", "--no-fill") == {**added, "decision": None, "evened": None}
+    filled = document("add", new, "--tier", "hdd")
+    assert filled["servers"] == added["servers"] and filled["evened"]["moved_files"] == 1
+    assert document("rebalance", "--dry-run")["dry_run"]
+    assert document("drain", "hdd.0", "--dry-run")["moved_files"] == document("drain", "hdd.0")["moved_files"] == 1
+    assert document("remove", "hdd.0")["staying"] == []
+    assert document("replace", "hdd.1", other)["new"] == "hdd.4"
+    assert pool.stripewise("heat", ".", "--pool", pool.file, "--json", check=False).stdout == "", "it keeps no heat"
+    assert len(document("show")["tiers"]) == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
