@@ -39,7 +39,8 @@ def test_heat_and_the_last_decision_with_its_plans_are_shown(hot):
     pool = Pool.load(file)
     decision = adapting.reconsider(pool, adapting.Limits(horizon_s=1.0))
     shown = top(hot)
-    assert re.search(r"^adapt, [\d.]+ m?s ago: kept: .* s for moving$", shown, flags=re.MULTILINE)
+    why = r"[\d.]+ [mu]?s gained in the horizon, [\d.]+ [mu]?s for moving"
+    assert re.search(rf"^adapt, [\d.]+ m?s ago: kept: {why}$", shown, flags=re.MULTILINE)
     assert f"({decision['ratio']:.2f}x), planner {decision['planner']}" in shown
     fastest = min(decision["plans"], key=lambda plan: (plan["predicted_s"], plan["planner"]))
     assert f"considered: {fastest['planner']} " in shown
