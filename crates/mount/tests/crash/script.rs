@@ -247,13 +247,7 @@ fn step(index: usize, op: &Op, pool: &Pool, mounts: [&Path; 2], held: &mut Held)
         Op::Sync { slot } => open[slot].sync_all()?,
         Op::DataSync { slot } => open[slot].sync_data()?,
         Op::Close { slot } => drop(open.remove(slot)),
-        Op::Settle => {
-            while std::fs::read_dir(pool.namespace.join("locks"))?.next().is_some() {
-                // A mount that is gone leaves its lock files.
-                mounts.iter().try_for_each(|mount| mount.metadata().map(drop))?;
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        }
+        Op::Settle => settle(pool, mounts)?,
         Op::Rename { from, to } => std::fs::rename(at(from), at(to))?,
         Op::Link { from, to } => std::fs::hard_link(at(from), at(to))?,
         Op::Unlink { path } => std::fs::remove_file(at(path))?,
@@ -285,12 +279,7 @@ fn step(index: usize, op: &Op, pool: &Pool, mounts: [&Path; 2], held: &mut Held)
             let hint = |hints: &mut DirectoryHints| hints.set(None, optimisations);
             store(pool).change_hints(Path::new("."), hint).expect("the hint is kept");
         }
-        Op::FillTier { left_bytes } => {
-            let filler = File::create(pool.namespace.join("filler"))?;
-            let free = rustix::fs::fstatvfs(&filler)?;
-            let bytes = free.f_bavail * free.f_frsize - left_bytes;
-            rustix::fs::fallocate(&filler, FallocateFlags::empty(), 0, bytes)?;
-        }
+        Op::FillTier { left_bytes } => fill_tier(pool, *left_bytes)?,
         Op::OffTier { path } => {
             let inode = store(pool).lookup(Path::new(path)).expect("the file is there").expect("the file is placed");
             let layout = inode.layout().expect("the layout can be read");
@@ -299,6 +288,24 @@ fn step(index: usize, op: &Op, pool: &Pool, mounts: [&Path; 2], held: &mut Held)
         Op::Threshold { share, moves } => move_by_threshold(pool, *share, *moves, &mut held.moved),
     }
     Ok(())
+}
+
+/// Waits until the mounts have noticed all closes.
+fn settle(pool: &Pool, mounts: [&Path; 2]) -> std::io::Result<()> {
+    while std::fs::read_dir(pool.namespace.join("locks"))?.next().is_some() {
+        // A mount that is gone leaves its lock files. Attributes the kernel would know for 10 s more; room it asks for each time.
+        mounts.iter().try_for_each(|mount| rustix::fs::statfs(*mount).map(drop))?;
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
+/// Takes the room of the metadata tier, which is a file system of its own, but for `left_bytes`.
+fn fill_tier(pool: &Pool, left_bytes: u64) -> std::io::Result<()> {
+    let filler = File::create(pool.namespace.join("filler"))?;
+    let free = rustix::fs::fstatvfs(&filler)?;
+    let bytes = free.f_bavail * free.f_frsize - left_bytes;
+    Ok(rustix::fs::fallocate(&filler, FallocateFlags::empty(), 0, bytes)?)
 }
 
 /// Moves the small files that are due at this share, as `stripewise adapt` does: until `moves` have, if that is said.
