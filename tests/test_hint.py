@@ -138,6 +138,21 @@ def test_a_layout_is_a_rule_for_what_is_made_in_the_directory_and_below(pool):
         assert left == "runs: version 2\n  **/*.h5: layout=hdd.1:8KiB\n  e: layout=hdd.0:4KiB\n"
         left = pool.stripewise("hint", directory, "--remove", "--all").stdout
         assert left == "runs: version 3\n  e: layout=hdd.0:4KiB\n"
+        # It is a rule of the directory as those of hints are, and is removed as they are: alone, or not at all.
+        refused = pool.stripewise("hint", directory, "--remove", "layout", "class", "--for", "e", check=False)
+        assert (refused.returncode, "runs has no hint layout and class for 'e'" in refused.stderr) == (1, True)
+        assert pool.stripewise("hint", directory, "--show").stdout == left
+        assert pool.stripewise("hint", directory, "--remove", "layout", "--for", "e").stdout == "runs: no hints\n"
+        again = pool.stripewise("hint", directory, "--remove", "layout", "--for", "e", check=False)
+        assert (again.returncode, "runs has no hint layout for 'e'" in again.stderr) == (1, True)
+        # What was said of one name in both ways goes together.
+        pool.apply(
+            f'version = 1\npool = "{Pool.load(pool.file).name}"\n[[file]]\npath = "runs/g"\n'
+            '[[file.region]]\noffset = "0"\nround = ["hdd.0:4KiB"]\n'
+        )
+        said = pool.stripewise("hint", directory, "layout=hdd.1:8K", "class=1", "--for", "g").stdout
+        assert said == "runs: version 4\n  g: class=1\n  g: layout=hdd.0:4KiB\n  **/g: layout=hdd.1:8KiB\n"
+        assert pool.stripewise("hint", directory, "--remove", "--for", "g").stdout == "runs: no hints\n"
     finally:
         pool.stripewise("umount", "--lazy", pool.mount)
 
@@ -190,6 +205,91 @@ def test_what_a_file_has_is_changed_by_itself(pool):
     finally:
         pool.stripewise("umount", "--lazy", pool.mount)
     assert pool.stripewise("fsck", pool.file).returncode == 0
+
+
+def last_opens(pool, name):
+    """What `--why` says of the last opens of a file, on the one mount of the pool; its words and its JSON agree."""
+    found = json.loads(pool.stripewise("hint", pool.mount / name, "--why", "--json").stdout)["opens"]
+    said = pool.stripewise("hint", pool.mount / name, "--why").stdout
+    (opens,) = found
+    assert opens["mount"] == str(pool.mount)
+    for last in filter(None, (opens["read"], opens["written"])):
+        assert all(f"not {each['path']}: {each['because']}" in said for each in last["not_taken"])
+        assert " and ".join(last["taken"]) in said
+    return opens
+
+
+def refused_by(last):
+    return {each["path"]: each["reason"] for each in last["not_taken"]}
+
+
+def test_why_tells_which_paths_the_last_opens_took_and_why_not_the_others(pool):
+    pool.stripewise("mount", pool.file)
+    try:
+        pool.stripewise("hint", pool.mount, "readahead=64K", "writebehind=128M:60s", "cached")
+        path = pool.mount / "a"
+        path.write_bytes(data := os.urandom(300_000))
+        opens = last_opens(pool, "a")
+        assert (opens["opens"], opens["writing"], opens["read"]) == (0, 0, None), "it is closed, and was not read"
+        assert opens["written"]["taken"] == ["striped", "writebehind"]
+        assert refused_by(opens["written"]) == {"readahead": "for-writing", "cached": "for-writing"}
+        with path.open("rb", buffering=0) as reader:
+            reader.read(10)
+            opens = last_opens(pool, "a")
+            assert (opens["opens"], opens["writing"]) == (1, 0)
+            assert opens["read"]["taken"] == ["striped", "readahead", "cached"]
+        # A writer keeps an open from both: what the next one would take is not what this one has taken.
+        with path.open("r+b", buffering=0), path.open("rb", buffering=0) as reader:
+            assert b"".join(reader.read(2048) for _ in range(50)) == data[: 50 * 2048]
+            opens = last_opens(pool, "a")
+            assert (opens["opens"], opens["writing"]) == (2, 1)
+            assert refused_by(opens["read"]) == {
+                "writebehind": "for-reading",
+                "readahead": "writer",
+                "cached": "writer",
+            }
+        # It is closed, and would be read ahead again: the mount remembers what was.
+        assert refused_by(last_opens(pool, "a")["read"])["readahead"] == "writer"
+        # Four files take the memory that a mount keeps writes back in, so that the fifth gets none of it.
+        writers = [(pool.mount / f"w{number}").open("wb", buffering=0) for number in range(5)]
+        for writer in writers:
+            writer.write(b"x" * 1000)
+        assert [last_opens(pool, f"w{number}")["written"]["taken"][1:] for number in range(5)] == [
+            *([["writebehind"]] * 4),
+            [],
+        ]
+        assert refused_by(last_opens(pool, "w4")["written"])["writebehind"] == "memory"
+        writers[0].close()
+        writers[4].write(b"y" * 1000)
+        assert last_opens(pool, "w4")["written"]["taken"] == ["striped", "writebehind"]
+        for writer in writers[1:]:
+            writer.close()
+        assert (pool.mount / "w4").read_bytes() == b"x" * 1000 + b"y" * 1000
+    finally:
+        pool.stripewise("umount", "--lazy", pool.mount)
+    gone = asked(pool, "a", "--why").stdout
+    assert "no mount of its pool is here that could say which paths its last opens took" in gone
+    pool.stripewise("mount", pool.file)
+    try:
+        opens = last_opens(pool, "a")
+        assert (opens["read"], opens["written"]) == (None, None)
+        said = pool.stripewise("hint", path, "--why").stdout
+        assert "which paths its last opens took is not remembered there" in said
+    finally:
+        pool.stripewise("umount", "--lazy", pool.mount)
+
+
+def test_why_tells_of_a_program_that_goes_past_the_mount(pool):
+    pool.stripewise("mount", pool.file)
+    try:
+        (pool.mount / "a").write_bytes(os.urandom(300_000))
+        pool.python(READ, preload=True)
+        assert last_opens(pool, "a")["read"] == {"taken": ["striped"], "not_taken": [], "past_the_mount": True}
+        assert "took striped, past the mount by its program itself" in asked(pool, "a", "--why").stdout
+        pool.python(READ, preload=False)
+        assert not last_opens(pool, "a")["read"]["past_the_mount"]
+    finally:
+        pool.stripewise("umount", "--lazy", pool.mount)
 
 
 def test_what_is_no_directory_is_named(pool):

@@ -749,6 +749,36 @@ class Hints(TypedDict):
     layouts: list[HintedLayout]
     """Rules, the oldest first: of hints, and of `apply` for files below the directory alone."""
 
+class PathNotTaken(TypedDict):
+    """A path that a file's handle asks for, and an open has not taken."""
+
+    path: str
+    reason: str
+    because: str
+    """The reason in words."""
+
+class OpenTaken(TypedDict):
+    """What an open has taken."""
+
+    taken: list[str]
+    """The paths of its requests."""
+    not_taken: list[PathNotTaken]
+    past_the_mount: bool
+    """Whether its program was told where the bytes are, and reads and writes them by itself."""
+
+class MountOpens(TypedDict):
+    """What a mount knows of the opens of a file."""
+
+    mount: str
+    opens: int
+    """Those that are there."""
+    writing: int
+    """Those of them that may write."""
+    read: OpenTaken | None
+    """The last one for reading alone, if the mount still knows it."""
+    written: OpenTaken | None
+    """The last one for writing, if the mount still knows it."""
+
 class PathTaken(TypedDict):
     """Why the requests on a file go where they go."""
 
@@ -779,6 +809,8 @@ class PathTaken(TypedDict):
     """The tier on which it has landed, until it moves to its place."""
     hinted_now: list[str]
     hints_version: int
+    opens: list[MountOpens]
+    """For each mount of the pool that this process sees."""
 
 def optimisation_table() -> list[Optimisation]: ...
 def hints_of(pool_file: str, path: str) -> Hints: ...
@@ -789,7 +821,7 @@ def file_unhint(pool_file: str, path: str, names: list[str]) -> bool: ...
 def hint_set(pool_file: str, path: str, pattern: str | None, settings: list[str]) -> Hints: ...
 def hint_remove(pool_file: str, path: str, pattern: str | None, names: list[str]) -> bool: ...
 def hints_remove_all(pool_file: str, path: str) -> None: ...
-def path_taken(pool_file: str, path: str) -> PathTaken: ...
+def path_taken(pool_file: str, path: str, said: list[tuple[str, str]]) -> PathTaken: ...
 
 # Open files
 

@@ -15,6 +15,9 @@ POOL_FILE = "system.stripewise.pool"
 TRANSPORT = "system.stripewise.transport"
 """The attribute by which every file of a mount says how requests travel between the kernel and it."""
 
+OPENS = "system.stripewise.opens"
+"""The attribute by which a file of a mount says what its last opens have taken."""
+
 
 @dataclass(frozen=True)
 class Mount:
@@ -65,6 +68,20 @@ class Mount:
         except OSError:
             return None
 
+    def opens(self, name: str) -> str | None:
+        """What the last opens of the file `name` of its pool have taken, in the mount's words.
+
+        `None` where the file is not below it, and for a mount that does not say it.
+        """
+        within = Path(self.root.lstrip("/"))
+        if not Path(name).is_relative_to(within):
+            return None
+        try:
+            said = os.getxattr(self.point / Path(name).relative_to(within), OPENS, follow_symlinks=False)
+        except OSError:
+            return None
+        return os.fsdecode(said)
+
 
 def table() -> list[Mount]:
     """All mounts that this process sees, in the kernel's order: of two at one place the later one counts."""
@@ -75,6 +92,18 @@ def table() -> list[Mount]:
 def ours() -> list[Mount]:
     """The mounts of pools."""
     return [mount for mount in table() if mount.fs_type == OURS]
+
+
+def of_pool(pool_file: Path) -> list[Mount]:
+    """The mounts of the pool of that file, each file system once; only those that are trusted and answer."""
+    found: dict[int, Mount] = {}
+    for mount in ours():
+        try:
+            if mount.is_trusted and mount.pool_file().samefile(pool_file):
+                found.setdefault(mount.point.stat().st_dev, mount)
+        except (OSError, StripewiseError):
+            continue  # It has ended, or its pool file was moved.
+    return list(found.values())
 
 
 def holding(descriptor: int) -> Mount | None:

@@ -32,6 +32,9 @@ pub fn answer(core: &Core, file: &OpenFile, command: u32, payload: &[u8]) -> Res
             placement.bypass &= !file.has_to_pass_here();
             // What goes past the mount passes another door than the mount's.
             placement.bypass &= core.store.plane().door().lets_past();
+            if placement.bypass && offset == 0 {
+                inode.note_past_the_mount(file.writes());
+            }
             Ok(PlacementPage::reply(&placement.to_bytes(), offset).as_bytes().to_vec())
         }
         ENSURE_DATAFILES => {

@@ -9,7 +9,7 @@ use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 use stripewise_control::{Sender, Way};
 use stripewise_fuse::open_flags;
-use stripewise_store::{Inode, OpenInode, Requests};
+use stripewise_store::{Inode, KernelPages, OpenInode, OpenTerms, Requests};
 
 use crate::core::Core;
 use crate::node::{Backing, KnownFile, LostName, Node, SharedFile};
@@ -364,12 +364,23 @@ impl Core {
         let kept_by_kernel = self.writeback;
         // With writeback_cache the kernel reads to fill pages of which a program writes a part.
         let notes_reads = self.notes_access && !flags.contains(OFlags::NOATIME) && !(writes && kept_by_kernel);
-        let open = OpenInode::new(shared.file.clone(), writes, notes_reads);
-        let may_keep = shared.backing.is_none() && !kept_by_kernel && !flags.contains(OFlags::DIRECT);
+        let terms = OpenTerms {
+            writes,
+            notes_reads,
+            at_once: flags.intersects(OFlags::DIRECT | OFlags::DSYNC),
+            appends: flags.contains(OFlags::APPEND),
+            pages: match shared.backing {
+                Some(_) => KernelPages::ServesItself,
+                None if kept_by_kernel => KernelPages::WritesBack,
+                None if flags.contains(OFlags::DIRECT) => KernelPages::PastThem,
+                None => KernelPages::MayKeep,
+            },
+        };
+        let open = OpenInode::opened(shared.file.clone(), &terms);
         let file = Arc::new(OpenFile {
             node,
             shared,
-            open: if may_keep { open.let_kernel_keep() } else { open },
+            open,
             kept_by_kernel,
             runs,
             is_past_the_mount: AtomicBool::new(false),

@@ -1,15 +1,18 @@
 //! Extended attributes: those of the namespace inode, ours hidden.
 
 use std::ffi::{CStr, OsStr};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering;
 
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
+use stripewise_store::LastOpens;
 
 use crate::caller::Caller;
 use crate::core::Core;
 use crate::node::{Node, SharedFile};
+use crate::sync::atomic::AtomicUsize;
 use crate::{Failure, lock};
 
 /// Names that are ours: the handle, and what may come beside it, and whose the file was.
@@ -27,6 +30,9 @@ const POOL_FILE: &[u8] = b"system.stripewise.pool";
 
 /// How requests travel between the kernel and this mount, told in the same way.
 const TRAVEL: &[u8] = b"system.stripewise.transport";
+
+/// What the last opens of a file have taken, and why not the rest ([`stripewise_store::LastOpens`]), told in the same way.
+const OPENS: &[u8] = b"system.stripewise.opens";
 
 /// The access control list of a file or directory, and the one that a directory hands down.
 const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
@@ -75,12 +81,29 @@ impl Core {
         if name.as_bytes() == TRAVEL {
             return Ok(self.travel().into_bytes());
         }
+        if name.as_bytes() == OPENS {
+            return self.opens_of(node).map(|opens| opens.to_string().into_bytes());
+        }
         self.knows_lists(name)?;
         // Other kinds all users may read, or the kernel decides by the caller alone.
         if name.as_bytes().starts_with(b"user.") {
             return self.as_caller(caller, || self.value_of(node, name));
         }
         self.value_of(node, name)
+    }
+
+    /// What this mount knows of the opens of a regular file. Two system calls.
+    fn opens_of(&self, node: &Node) -> Result<LastOpens, Errno> {
+        if !node.is_file() {
+            return Err(Errno::NODATA);
+        }
+        let shared = lock(&node.shared).clone();
+        let count = |of: fn(&SharedFile) -> &AtomicUsize| {
+            shared.as_ref().map_or(0, |shared| of(shared).load(Ordering::Acquire))
+        };
+        let (opens, writing) = (count(|shared| &shared.opens), count(|shared| &shared.writable));
+        let last = self.store.last_opens(node.fd.as_fd()).map_err(|error| error.errno())?;
+        Ok(LastOpens { opens, writing, ..last })
     }
 
     fn value_of(&self, node: &Node, name: &OsStr) -> Result<Vec<u8>, Errno> {

@@ -10,7 +10,7 @@ use stripewise_optimisation::{OptimisationSetting, OptimisationType, ParameterTy
 use stripewise_store::handle::Optimisations;
 use stripewise_store::hints::DirectoryHints;
 use stripewise_store::layout_hints::HintedLayout;
-use stripewise_store::{Store, Unsaid};
+use stripewise_store::{LastOpens, OpenRecord, PathKind, PathState, Store, Unsaid};
 use stripewise_whatif::HintProposal;
 
 /// Each as people write it; of one that this release does not understand what is wrong with it.
@@ -205,9 +205,40 @@ pub(crate) fn hints_remove_all(pool_file: PathBuf, path: PathBuf) -> PyResult<()
     Store::of_file(&pool_file).map_err(raise)?.remove_hints(&path).map_err(raise)
 }
 
-/// Why the requests on the file `path` go where they go.
+/// What the mount at `mount` has `said` of the last opens of a file.
+fn opens_at(mount: &str, said: &str) -> PyResult<Value> {
+    let found: LastOpens = said.parse().map_err(raise)?;
+    let described = |record: OpenRecord| {
+        let is_taken = |kind| record.state(kind) == PathState::Taken;
+        let taken = PathKind::ALL.iter().filter(|(kind, _)| is_taken(*kind)).map(|(_, name)| *name);
+        let not_taken = PathKind::ALL.iter().filter_map(|(kind, name)| match record.state(*kind) {
+            PathState::Not(reason) => Some(json!({ "path": name, "reason": reason.word(), "because": reason.says() })),
+            PathState::Taken | PathState::NotAsked => None,
+        });
+        json!({
+            "taken": taken.collect::<Vec<_>>(),
+            "not_taken": not_taken.collect::<Vec<_>>(),
+            "past_the_mount": record.is_past_the_mount(),
+        })
+    };
+    Ok(json!({
+        "mount": mount,
+        "opens": found.opens,
+        "writing": found.writing,
+        "read": found.read.map(described),
+        "written": found.written.map(described),
+    }))
+}
+
+/// Why the requests on the file `path` go where they go; `said` is what mounts have said of its last opens.
 #[pyfunction]
-pub(crate) fn path_taken<'py>(py: Python<'py>, pool_file: PathBuf, path: PathBuf) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn path_taken<'py>(
+    py: Python<'py>,
+    pool_file: PathBuf,
+    path: PathBuf,
+    said: Vec<(String, String)>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let opens = said.iter().map(|(mount, words)| opens_at(mount, words)).collect::<PyResult<Vec<_>>>()?;
     let store = Store::of_file(&pool_file).map_err(raise)?;
     let taken = store.path_taken(&path).map_err(raise)?;
     let all_in_inode = taken.head_bytes > MAX_OFFSET;
@@ -230,6 +261,7 @@ pub(crate) fn path_taken<'py>(py: Python<'py>, pool_file: PathBuf, path: PathBuf
             "landed_on": taken.landed_on,
             "hinted_now": described(&taken.hinted_now),
             "hints_version": taken.hints_version,
+            "opens": opens,
         }),
     )
 }

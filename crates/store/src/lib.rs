@@ -17,6 +17,8 @@ pub use file::files::Files;
 pub use file::inode::Inode;
 pub use file::open_file::File;
 pub use file::open_inode::OpenInode;
+pub use file::paths::open_terms::{KernelPages, OpenTerms};
+pub use file::paths::record::{LastOpens, NotTaken, OpenRecord, PathKind, PathState, UnknownRecord};
 pub use file::placed_file::{PlacedFile, TransferOutcome};
 pub use file::requests::Requests;
 pub use file::steps::Then;

@@ -15,7 +15,7 @@ use stripewise_control::{Door, FileId, Observer, Request, Served};
 use stripewise_layout::Layout;
 use stripewise_optimisation::{OptimisationSetting, READAHEAD, WRITEBEHIND};
 use stripewise_store::handle::Optimisations;
-use stripewise_store::{Error, File, Files, OpenInode, PlaneOptions};
+use stripewise_store::{Error, File, Files, Inode, KernelPages, OpenInode, OpenTerms, PlaneOptions};
 
 /// What does not happen within this time does not happen.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -26,6 +26,12 @@ fn setting(text: &str) -> OptimisationSetting {
 
 fn open(files: &Arc<Files>, name: &str, flags: OFlags) -> File {
     files.open_file(Path::new(name), flags, Mode::from_raw_mode(0o600)).unwrap()
+}
+
+/// Opens it for reading as a mount does whose kernel may keep what it reads.
+fn as_a_mount(inode: Arc<Inode>) -> OpenInode {
+    let terms = OpenTerms { pages: KernelPages::MayKeep, ..OpenTerms::by_library(false, false) };
+    OpenInode::opened(inode, &terms)
 }
 
 /// The first byte by itself: a file that grows past its head keeps it.
@@ -339,7 +345,7 @@ fn the_optimisations_of_a_file_are_changed_all_or_none() {
     assert_eq!(handle(), (before.0 + 2, of(&["class=3", "cached=1M", "direct"])));
     // As a mount opens it, whose kernel keeps its pages.
     let inode = store.lookup(Path::new("f")).unwrap().unwrap();
-    let kept = OpenInode::new(inode.clone(), false, false).let_kernel_keep();
+    let kept = as_a_mount(inode.clone());
     assert!(kept.kept_epoch().is_some());
     let elsewhere = pool.open();
     for store in [store, &elsewhere] {
@@ -350,7 +356,7 @@ fn the_optimisations_of_a_file_are_changed_all_or_none() {
     drop(kept);
     assert!(elsewhere.unhint_file(Path::new("f"), None).unwrap());
     assert_eq!(handle(), (before.0 + 4, Optimisations::default()));
-    assert!(!OpenInode::new(inode, false, false).let_kernel_keep().has_to_pass_here());
+    assert!(!as_a_mount(inode).has_to_pass_here());
     for nothing in ["none", "."] {
         assert!(store.hint_file(Path::new(nothing), &of(&["class"])).is_err());
     }
@@ -668,7 +674,7 @@ fn who_keeps_pages_has_no_writer() {
     hint(&reads, &["cached=8K"]);
     make(&reads, "f", &pattern(8000, 1));
     let inode = |files: &Files, name: &str| files.store().lookup(Path::new(name)).unwrap().unwrap();
-    let keeps = |name: &str| OpenInode::new(inode(&reads, name), false, false).let_kernel_keep();
+    let keeps = |name: &str| as_a_mount(inode(&reads, name));
     let of = |files: &Arc<Files>| OpenInode::new(inode(files, "f"), true, false);
     let refused = |open: &OpenInode| open.register().map_err(|error| error.errno()) == Err(rustix::io::Errno::TXTBSY);
 

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stripewise import _native
+from stripewise import _native, mounts
 from stripewise._native import StripewiseError
 from stripewise.places import Place
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from stripewise._native import Hints, Optimisation, OptimisationParameter, PathTaken
+    from stripewise._native import (
+        Hints,
+        MountOpens,
+        OpenTaken,
+        Optimisation,
+        OptimisationParameter,
+        PathTaken,
+    )
 
 __all__ = [
+    "MountOpens",
+    "OpenTaken",
     "Optimisation",
     "OptimisationParameter",
+    "PathTaken",
     "Place",
     "hint",
     "hint_file",
@@ -96,8 +106,13 @@ def remove_from_file(file: Place, names: Iterable[str] = ()) -> None:
 
 
 def why(file: Place) -> PathTaken:
-    """Why the requests on a file go where they go."""
-    return _native.path_taken(str(file.pool.file), file.name)
+    """Why the requests on a file go where they go: those of its next open, and in `opens` those of the last ones.
+
+    A mount tells of its own opens. Those of the library are known to their processes alone.
+    """
+    said = [(str(mount.point), mount.opens(file.name)) for mount in mounts.of_pool(file.pool.file)]
+    told = [(point, words) for point, words in said if words is not None]
+    return _native.path_taken(str(file.pool.file), file.name, told)
 
 
 def reason(taken: PathTaken) -> str:

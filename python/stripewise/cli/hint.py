@@ -13,10 +13,10 @@ from stripewise import terminal
 from stripewise.api import hinting, placing
 from stripewise.api.pools import Pool
 from stripewise.cli import console
-from stripewise.units import exact_bytes
+from stripewise.units import counted, exact_bytes
 
 if TYPE_CHECKING:
-    from stripewise.api.hinting import Optimisation, OptimisationParameter, Place
+    from stripewise.api.hinting import OpenTaken, Optimisation, OptimisationParameter, PathTaken, Place
 
 MOST_RULES = 20
 """Of those that are shown: `apply` may have set one for each file."""
@@ -42,7 +42,10 @@ def hint(
     show: Annotated[bool, typer.Option("--show", help="Show the hints and change nothing.")] = False,
     remove: Annotated[bool, typer.Option("--remove", help="Remove what is said of all names, or of PATTERN.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="With --remove: all hints, damaged ones too.")] = False,
-    why: Annotated[bool, typer.Option("--why", help="Say of a FILE which path its next open takes, and why.")] = False,
+    why: Annotated[
+        bool,
+        typer.Option("--why", help="Say which path the next open of FILE takes, which the last took, and why."),
+    ] = False,
     pool_file: Annotated[
         Path | None,
         typer.Option("--pool", "-p", metavar="POOL", help="Pool file; found by the path when left out."),
@@ -204,3 +207,30 @@ def _print_why(place: Place, *, as_json: bool) -> None:
         console.result(
             f"  a new file of its name gets {now} by the hints of its directory, version {taken['hints_version']}"
         )
+    for line in _opens(taken):
+        console.result(f"  {line}")
+
+
+def _opens(taken: PathTaken) -> list[str]:
+    """What the last opens took, in lines: for each mount what is open, and each kind of open that it remembers."""
+    lines = []
+    for mount in taken["opens"]:
+        others = f", {mount['writing']} of them for writing" if mount["writing"] else ""
+        is_open = f"{counted(mount['opens'], 'open')} now{others}" if mount["opens"] else "not open now"
+        lines.append(f"at {terminal.name(mount['mount'])}: {is_open}")
+        lines += [
+            f"  the last open {how} took {_taken(last)}"
+            for how, last in (("for reading alone", mount["read"]), ("for writing", mount["written"]))
+            if last is not None
+        ]
+        if mount["read"] is None and mount["written"] is None:
+            lines.append("  which paths its last opens took is not remembered there")
+    return lines or ["no mount of its pool is here that could say which paths its last opens took"]
+
+
+def _taken(last: OpenTaken) -> str:
+    """As in `striped and readahead, not cached: it is longer than the hint says`."""
+    said = " and ".join(last["taken"]) or "no path"
+    if last["past_the_mount"]:
+        said += ", past the mount by its program itself"
+    return "; ".join([said, *(f"not {each['path']}: {each['because']}" for each in last["not_taken"])])

@@ -347,7 +347,7 @@ impl OpenServer {
         self.limits.get().is_none_or(|limits| limits.takes_advice)
     }
 
-    /// Whether a request can be kept from leaving its bytes in the server's page cache.
+    /// Whether a request can be kept from leaving its bytes in the server's page cache. Known once it was there.
     #[inline]
     pub(crate) fn passes_cache(&self) -> bool {
         self.limits.get().is_some_and(|limits| limits.passes_cache)

@@ -95,7 +95,7 @@ impl Inode {
     fn end_without(&self, file: &PlacedFile, surplus: &Surplus) -> Result<u64> {
         let mut end = surplus.kept_to.max(self.stat()?.st_size as u64);
         // A server that is missing has nothing of what is to be cut.
-        let _ = file.for_each_length(|index, fd, length| {
+        let _ = file.striped().for_each_length(|index, fd, length| {
             let part = surplus.parts.iter().find(|part| part.index == index);
             let own = part.map_or(Ok(length), |part| length_without(part, fd, length))?;
             end = end.max(file_bytes(file.datafiles(), index, own));
@@ -108,8 +108,8 @@ impl Inode {
         if usize::from(part.index) >= file.datafiles().table.len() {
             return Ok(());
         }
-        let Some(fd) = file.writable_datafile(part.index)? else { return Ok(()) };
-        let error = file.server_of(part.index)?.error("cut a datafile");
+        let Some(fd) = file.striped().writable_datafile(part.index)? else { return Ok(()) };
+        let error = file.striped().server_of(part.index)?.error("cut a datafile");
         let to = datafile_bytes(file.datafiles(), part.index, end);
         if rustix::fs::fstat(fd).map_err(error)?.st_size as u64 > to {
             retry(|| rustix::fs::ftruncate(fd, to)).map_err(error)?;

@@ -15,7 +15,7 @@ use crate::file::lockfile::{LockFile, Purpose, Writers};
 use crate::file::moving::Move;
 use crate::file::steps::Steps;
 use crate::format::handle::Handle;
-use crate::format::hints;
+use crate::format::parser;
 use crate::os::error::{Error, Result};
 use crate::os::sync::atomic::Ordering;
 use crate::os::sync::guard;
@@ -109,7 +109,7 @@ impl Inode {
         fence(Ordering::SeqCst);
         self.put_in_order(lock, true)??;
         let handle = self.read_handle()?;
-        if hints::small(&handle.optimisations).is_none() {
+        if parser::small_bytes(&handle.optimisations).is_none() {
             return Ok(false);
         }
         let without_head = self.store.with_head(&*self.layout()?, 0)?;

@@ -6,7 +6,7 @@ use crate::file::placed_file::PlacedFile;
 use crate::file::writers::StructuralLock;
 use crate::format::generations::GenerationMap;
 use crate::format::handle::Handle;
-use crate::format::hints;
+use crate::format::parser;
 use crate::os::error::Result;
 use crate::os::sync::{MutexGuard, guard};
 use crate::os::sys::retry;
@@ -17,18 +17,19 @@ impl Inode {
     fn lone_head_bytes(&self) -> Result<u64> {
         let file = if self.has_handle() { self.file()? } else { return Ok(0) };
         // What must not be changed here has no writer of its head either.
-        let has_none = file.has_datafile() || file.unknown_promise().is_some();
+        let has_none = file.striped().has_datafile() || file.unknown_promise().is_some();
         Ok(if has_none { 0 } else { file.placement().layout.head_in_inode_bytes() })
     }
 
     /// Whether the file has no datafile yet, as far as is known without a system call.
     pub(crate) fn has_head_alone(&self) -> bool {
-        self.known_file().is_ok_and(|file| !file.has_datafile())
+        self.known_file().is_ok_and(|file| !file.striped().has_datafile())
     }
 
     /// Whether the file has no datafile yet, and what ends at byte `end` is in its inode, as far as is known without a system call.
     pub(crate) fn is_in_lone_head(&self, end: u64) -> bool {
-        let is_in = |file: &PlacedFile| !file.has_datafile() && end <= file.placement().layout.head_in_inode_bytes();
+        let is_in =
+            |file: &PlacedFile| !file.striped().has_datafile() && end <= file.placement().layout.head_in_inode_bytes();
         self.known_file().is_ok_and(|file| is_in(&file))
     }
 
@@ -109,7 +110,7 @@ impl Inode {
     fn untouched_head(&self) -> Result<Option<Handle>> {
         let handle = self.read_handle()?;
         let is_empty = handle.present.is_empty() && handle.truncating_to.is_none() && self.stat()?.st_size == 0;
-        Ok(Some(handle).filter(|handle| is_empty && hints::small(&handle.optimisations).is_some()))
+        Ok(Some(handle).filter(|handle| is_empty && parser::small_bytes(&handle.optimisations).is_some()))
     }
 
     /// Gives a file with an untouched head the layout behind it from its first byte on. By the holder of the structural lock: what was

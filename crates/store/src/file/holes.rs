@@ -166,7 +166,7 @@ impl PlacedFile {
         };
         let found = match self.reading(index) {
             Ok(Some(fd)) => match seek(fd) {
-                Err(errno) if self.comes_back(index, errno) => seek(fd),
+                Err(errno) if self.striped().comes_back(index, errno) => seek(fd),
                 found => found,
             },
             Ok(None) => Ok(no_data),
@@ -205,7 +205,7 @@ impl PlacedFile {
         if index == Datafiles::INODE {
             return Ok(self.inode());
         }
-        self.readable_datafile(index)
+        self.striped().readable_datafile(index)
     }
 }
 

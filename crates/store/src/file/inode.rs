@@ -4,8 +4,10 @@
 //! Every regular file has a layout. One without a handle has the layout `[meta]`: all of its bytes are the inode's own. No
 //! datafile can come to it, so that its writers need not register and its size is always the inode's.
 
+use crate::file::handle_buffer::HandleBuffer;
 use crate::file::lockfile::{LockFile, Purpose, Writers};
 use crate::file::paths::gathered::GatheredWrites;
+use crate::file::paths::record::{PathKind, PathState};
 use crate::file::paths::together::ReadTogether;
 use crate::file::placed_file::{MoveBeside, PlacedFile};
 use crate::file::placements::Placements;
@@ -25,10 +27,9 @@ use crate::pool::open_pool::OpenPool;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{OFlags, XattrFlags};
 use rustix::io::Errno;
-use std::collections::HashMap;
 use std::ops::Deref;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, PoisonError};
 use stripewise_control::Sender;
 use stripewise_layout::{Layout, MAX_OFFSET, ServerId};
 
@@ -39,8 +40,8 @@ pub(crate) const NEVER: i64 = i64::MIN;
 #[derive(Debug)]
 pub struct Store {
     pool: Arc<OpenPool>,
-    /// By logical handle and inode: the handle alone is what a user may have copied from another's file.
-    pub(crate) inodes: Mutex<HashMap<(u64, u64), Weak<Inode>>>,
+    /// The files in use.
+    pub(crate) buffer: HandleBuffer<Inode>,
     /// The deaths of servers after which all open files have let go of what is dead.
     deaths: AtomicU32,
     /// What makes room on a full disk, if something in this process can.
@@ -67,7 +68,7 @@ impl Deref for Store {
 impl Store {
     /// The store of `pool`, in which nothing is open yet.
     pub(crate) fn of(pool: Arc<OpenPool>) -> Self {
-        Self { pool, inodes: Mutex::default(), deaths: AtomicU32::new(0), room_maker: OnceLock::new() }
+        Self { pool, buffer: HandleBuffer::default(), deaths: AtomicU32::new(0), room_maker: OnceLock::new() }
     }
 
     /// Has `make_room` called where bytes that the store has kept back find a disk full; it says whether it has made room. The
@@ -91,9 +92,7 @@ impl Store {
         if self.deaths.swap(deaths, Ordering::AcqRel) == deaths {
             return;
         }
-        let known = self.inodes.lock().unwrap_or_else(PoisonError::into_inner);
-        let open: Vec<_> = known.values().filter_map(Weak::upgrade).collect();
-        drop(known);
+        let open = self.buffer.lock().all();
         open.iter().for_each(|inode| inode.let_go_of_dead());
     }
 }
@@ -330,6 +329,16 @@ impl Inode {
     /// What the file's datafiles are bound to in a shared pool.
     pub(crate) fn identity(&self) -> Identity {
         self.identity
+    }
+
+    /// What has become of a path of its last open, for writing if it `writes`. One load where that is noted already.
+    pub(crate) fn note_path(&self, writes: bool, kind: PathKind, state: PathState) {
+        self.store.buffer.opens.note(self.key(), writes, kind, state);
+    }
+
+    /// The program of its last open, for writing if it `writes`, is told where the bytes are. One load where that is noted already.
+    pub fn note_past_the_mount(&self, writes: bool) {
+        self.store.buffer.opens.note_past(self.key(), writes);
     }
 
     /// What errors call the file.
@@ -604,7 +613,7 @@ impl Inode {
         if !self.store.plane().door().has_gate() {
             return 0;
         }
-        self.known_file().map_or(0, |file| file.rank())
+        self.known_file().map_or(0, |file| file.class().rank())
     }
 
     /// For a file that is opened now: it is told of nothing that failed before.

@@ -249,7 +249,7 @@ impl Inode {
             index.is_some_and(|index| was_present.contains(index))
         };
         let mut entries = Entries::new();
-        new.for_each_present(|index, fd| {
+        new.striped().for_each_present(|index, fd| {
             let datafile = new.datafiles().table[usize::from(index)];
             let kept = if stays(datafile) { recorded(datafile) } else { 0 };
             let most = datafile_bytes(new.datafiles(), index, size_bytes);
@@ -282,8 +282,8 @@ impl Inode {
             else {
                 return Ok(());
             };
-            let Some(fd) = file.readable_datafile(index)? else { return Ok(()) };
-            let server = file.server_of(index)?;
+            let Some(fd) = file.striped().readable_datafile(index)? else { return Ok(()) };
+            let server = file.striped().server_of(index)?;
             let stat = rustix::fs::fstat(fd).map_err(server.error("read the attributes of a datafile"))?;
             let found_bytes = stat.st_size as u64;
             if found_bytes >= recorded_bytes {

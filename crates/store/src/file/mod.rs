@@ -7,6 +7,7 @@ pub(crate) mod engine;
 pub(crate) mod extents;
 pub(crate) mod files;
 pub(crate) mod full_tier;
+pub(crate) mod handle_buffer;
 pub(crate) mod heads;
 mod holes;
 pub mod inode;

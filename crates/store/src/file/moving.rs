@@ -9,7 +9,7 @@ use crate::file::placements::{self, Placements};
 use crate::file::rights::{create_datafile, remove_datafile};
 use crate::file::steps::Steps;
 use crate::format::handle::{Handle, Optimisations};
-use crate::format::hints;
+use crate::format::parser;
 use crate::format::placement::{Datafile, Placement};
 use crate::format::surplus::Surplus;
 use crate::os::error::{Error, Result};
@@ -362,7 +362,7 @@ impl<'a> Move<'a> {
         let head_bytes = |file: &PlacedFile| file.placement().layout.head_in_inode_bytes();
         let (before, after) = (head_bytes(&self.old), head_bytes(&self.copy));
         let mut optimisations = self.handle.optimisations.clone();
-        let small = hints::small(&optimisations).map(|small| small.value(0));
+        let small = parser::small_bytes(&optimisations);
         if before == after || (small == Some(after) && !self.by_threshold) {
             return optimisations;
         }
@@ -396,7 +396,7 @@ impl<'a> Move<'a> {
     /// Gives the datafiles that were made for the copy the file's rights, and its times.
     fn give_rights_and_times(&self) -> Result<()> {
         let rights = self.inode.rights()?;
-        self.copy.for_each_present(|index, fd| {
+        self.copy.striped().for_each_present(|index, fd| {
             if !self.has_created(&self.copy.datafiles().table[usize::from(index)]) {
                 return Ok(());
             }
@@ -457,13 +457,13 @@ impl<'a> Move<'a> {
 
     /// Makes the bytes of the copy durable. Beside writers what stays has bytes of theirs, and is not waited for.
     fn sync_copy(&self, data_only: bool) -> Result<()> {
-        self.copy.sync_some(data_only, |datafile| self.alone.is_some() || self.has_created(datafile))
+        self.copy.striped().sync_some(data_only, |datafile| self.alone.is_some() || self.has_created(datafile))
     }
 
     /// Has the kernel drop its copies of what was made and synced: what it kept of a write says nothing of the disk. It keeps what is
     /// in use otherwise, and all of a file system in memory. One system call a datafile, O(pages that are kept).
     fn forget_pages(&self) -> Result<()> {
-        self.copy.for_each_present(|index, fd| {
+        self.copy.striped().for_each_present(|index, fd| {
             if self.has_created(&self.copy.datafiles().table[usize::from(index)]) {
                 // A file system without such copies may refuse it.
                 let _ = rustix::fs::fadvise(fd, 0, None, Advice::DontNeed);

@@ -3,6 +3,7 @@
 use crate::file::files::{Files, has_no_name};
 use crate::file::inode::Inode;
 use crate::file::open_inode::OpenInode;
+use crate::file::paths::open_terms::OpenTerms;
 use crate::file::requests::{LIBRARY, Requests};
 use crate::os::error::{Error, Result};
 use crate::os::sync::{Mutex, guard};
@@ -87,7 +88,12 @@ impl File {
         let fd = Arc::new(retry(|| rustix::fs::open(proc_path(found), own, Mode::empty())).map_err(failed)?);
         let inode = files.store().file(fd.as_fd(), access != OFlags::RDONLY || flags.contains(OFlags::TRUNC))?;
         files.note_open(&inode)?;
-        let open = OpenInode::new(inode, access != OFlags::RDONLY, !flags.contains(OFlags::NOATIME));
+        let terms = OpenTerms {
+            at_once: flags.intersects(OFlags::DIRECT | OFlags::SYNC | OFlags::DSYNC),
+            appends: flags.contains(OFlags::APPEND),
+            ..OpenTerms::by_library(access != OFlags::RDONLY, !flags.contains(OFlags::NOATIME))
+        };
+        let open = OpenInode::opened(inode, &terms);
         let path = path.to_owned();
         let mut file = Self { files, fd, open, is_closed: true, flags, offset: Mutex::new(0), path };
         if (!is_new || file.inode().is_cached())

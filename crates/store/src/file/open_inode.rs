@@ -1,11 +1,9 @@
 //! One open of a regular file, by the mount for a program, by the library, or by an export.
 
 use crate::file::inode::Inode;
-use crate::file::paths::cached::Cached;
+use crate::file::paths::decide::decide;
+use crate::file::paths::open_terms::OpenTerms;
 use crate::file::paths::path::IoPath;
-use crate::file::paths::placed::PlacedPath;
-use crate::file::paths::readahead::ReadAhead;
-use crate::file::paths::writebehind::WriteBehind;
 use crate::file::requests::Requests;
 use crate::file::unsynced::Told;
 use crate::os::error::Result;
@@ -31,27 +29,22 @@ pub struct OpenInode {
     path: Option<Box<dyn IoPath>>,
 }
 
-/// The path of the requests of one open, by the handle; `None`: straight to the places. Reads of an open for writing are not
-/// read ahead, as they would only see that the file has a writer.
-fn path_of(inode: &Arc<Inode>, writes: bool) -> Option<Box<dyn IoPath>> {
-    let file = inode.known_file().ok()?;
-    if writes {
-        let hint = file.write_behind()?;
-        return Some(Box::new(WriteBehind::over(PlacedPath, inode.clone(), hint)));
-    }
-    let hint = file.read_ahead().filter(|_| !inode.store.plane().is_shared())?;
-    Some(Box::new(ReadAhead::over(PlacedPath, inode.clone(), hint)))
-}
-
 impl OpenInode {
-    /// Opens `inode`, for writing if it `writes`. Not registered as a writer yet. `notes_reads`: what it reads moves the
-    /// file's time of access.
+    /// Opens `inode` for the library, for writing if it `writes`. Not registered as a writer yet. `notes_reads`: what it reads moves
+    /// the file's time of access.
     pub fn new(inode: Arc<Inode>, writes: bool, notes_reads: bool) -> Self {
+        Self::opened(inode, &OpenTerms::by_library(writes, notes_reads))
+    }
+
+    /// Opens `inode` as `terms` says. Not registered as a writer yet. Where a kernel may keep what it reads, and the handle says so, it
+    /// is told so by [`OpenInode::kept_epoch`], and the file has no writer until this is dropped.
+    pub fn opened(inode: Arc<Inode>, terms: &OpenTerms) -> Self {
+        let OpenTerms { writes, notes_reads, .. } = *terms;
         let told = inode.told();
         if !notes_reads {
             inode.read_quietly();
         }
-        let path = path_of(&inode, writes);
+        let path = decide(&inode, terms);
         Self {
             inode,
             writes,
@@ -62,16 +55,6 @@ impl OpenInode {
             registering: Mutex::default(),
             path,
         }
-    }
-
-    /// For an open whose reads a kernel may keep: where the handle says so, it is told so by [`OpenInode::kept_epoch`], and the file
-    /// has no writer until this is dropped.
-    pub fn let_kernel_keep(mut self) -> Self {
-        if !self.writes && self.inode.is_cached() {
-            let below = self.path.take().unwrap_or_else(|| Box::new(PlacedPath));
-            self.path = Some(Cached::over(below, &self.inode));
-        }
-        self
     }
 
     /// Where a kernel may keep what it reads, the value of the file's epoch counter; what was read before it had that value is old.

@@ -3,19 +3,20 @@
 use crate::backend::emulate::{DiskRequest, Op, QueueTicket, datafile_key, now_ns, sleep_until};
 use crate::backend::plane::{DataPlane, OpenServer};
 use crate::file::engine::{self, Buffer, Buffers, Direction, Task, Tasks};
-use crate::file::extents::LastExtent;
 use crate::file::open_memory::Share;
+use crate::file::paths::class::Class;
 use crate::file::paths::direct::Direct;
+use crate::file::paths::inline::Inline;
+use crate::file::paths::place::PlacePath;
+use crate::file::paths::striped::Striped;
 use crate::format::handle::Optimisations;
-use crate::format::hints::{self, CachedHint, ReadAheadHint, WriteBehindHint};
-use crate::format::placement::{Datafile, Datafiles, Placement};
+use crate::format::parser::{AskedPaths, CachedHint, ReadAheadHint, WriteBehindHint};
+use crate::format::placement::{Datafiles, Placement};
 use crate::format::surplus::{DatafileWrite, Parts, Surplus};
-use crate::os::descriptors::{close, replace, replace_by_nothing};
-use crate::os::error::{Error, Result, has_gone};
-use crate::os::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, Ordering};
-use crate::os::sys::retry;
-use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use rustix::fs::{AtFlags, FileType, StatxFlags};
+use crate::os::error::{Error, Result};
+use crate::os::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use rustix::fd::{BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, StatxFlags};
 use rustix::io::Errno;
 use smallvec::SmallVec;
 use std::io::{IoSlice, IoSliceMut};
@@ -75,48 +76,24 @@ impl<'a> Notes<'a> {
     }
 }
 
-/// One datafile as far as this process knows it.
-#[derive(Debug, Default)]
-struct Slot {
-    /// Whether the datafile exists.
-    present: AtomicBool,
-    /// -1: not open. Else the descriptor times two, plus one if it can write; -2 minus that if it was let go of, so that only
-    /// its number is kept.
-    descriptor: AtomicI32,
-    /// Whether it was written here since the last sync.
-    written: AtomicBool,
-    /// Whether it was written and then had to be opened again, its file system having gone: the bytes may be lost, and the
-    /// next sync has to say so.
-    lost: AtomicBool,
-    /// Where a part of it is on the disk.
-    extent: LastExtent,
-}
-
 /// One placed file, as far as its bytes go. Shared by all threads; it survives `fork`.
 #[derive(Debug)]
 pub struct PlacedFile {
-    plane: Arc<DataPlane>,
+    /// Where its bytes are: in the inode, and below that on the servers.
+    places: Inline<Striped>,
     placement: Placement,
-    datafiles: Datafiles,
-    slots: Vec<Slot>,
-    /// Value of the file's epoch counter that `placement` and `slots` are of.
+    /// Value of the file's epoch counter that `placement` and `places` are of.
     epoch: AtomicU32,
-    /// Checksum of the handle that `placement` and `slots` are of, if that is known.
+    /// Checksum of the handle that `placement` and `places` are of, if that is known.
     handle_sum: AtomicU32,
     /// A [`MoveBeside`], as it was when the counter had the value `epoch`.
     moves: AtomicU8,
-    inode: Option<Arc<OwnedFd>>,
     /// What the file counts for in a store of files of several users.
     share: Option<Share>,
-    /// How its readers are to be served, where its handle says so.
-    read_ahead: Option<ReadAheadHint>,
-    /// How much of what its writers write is gathered, where its handle says so.
-    write_behind: Option<WriteBehindHint>,
-    /// Which files' pages kernels keep, where its handle says so.
-    cached: Option<CachedHint>,
+    /// What its handle asks for.
+    asked: AskedPaths,
     direct: Direct,
-    /// How far behind its requests are served, where its handle says so.
-    rank: u8,
+    class: Class,
     unknown_promise: Option<u32>,
 }
 
@@ -125,29 +102,18 @@ impl PlacedFile {
     /// none and gets [`Error::Elsewhere`] for requests that touch them. Opens nothing yet. Fails when the layout names a
     /// server that the pool does not have.
     pub fn new(plane: Arc<DataPlane>, placement: Placement, inode: Option<Arc<OwnedFd>>) -> Result<Self> {
-        let datafiles = placement.datafiles()?;
-        let mut slots = Vec::with_capacity(datafiles.table.len());
-        for (index, datafile) in datafiles.table.iter().enumerate() {
-            plane.server(datafile.server)?;
-            let present = AtomicBool::new(placement.present.contains(index));
-            slots.push(Slot { present, descriptor: AtomicI32::new(-1), ..Slot::default() });
-        }
+        let places = Inline::over(Striped::of(plane, &placement)?, inode);
         let epoch = AtomicU32::new(placement.epoch);
         Ok(Self {
-            plane,
+            places,
             placement,
-            datafiles,
-            slots,
             epoch,
             handle_sum: AtomicU32::new(0),
             moves: AtomicU8::new(MoveBeside::No as u8),
-            inode,
             share: None,
-            read_ahead: None,
-            write_behind: None,
-            cached: None,
+            asked: AskedPaths::default(),
             direct: Direct::NEVER,
-            rank: 0,
+            class: Class::NONE,
             unknown_promise: None,
         })
     }
@@ -165,11 +131,7 @@ impl PlacedFile {
         if key(old) != key(newer) {
             return false;
         }
-        for (index, slot) in self.slots.iter().enumerate() {
-            if newer.present.contains(index) {
-                slot.present.store(true, Ordering::Release);
-            }
-        }
+        self.striped().know(&newer.present);
         self.epoch.store(newer.epoch, Ordering::Release);
         true
     }
@@ -178,7 +140,7 @@ impl PlacedFile {
     /// datafile. O(regions).
     pub(crate) fn is_one_datafile(&self) -> bool {
         let is_meta = |region: &Region| region.stripes()[0].server == ServerId::META;
-        self.datafiles.table.len() == 1 && !self.placement.layout.regions().iter().any(is_meta)
+        self.datafiles().table.len() == 1 && !self.placement.layout.regions().iter().any(is_meta)
     }
 
     /// Whether it is being moved beside its writers, as far as this process knows. One load.
@@ -196,25 +158,6 @@ impl PlacedFile {
         self.moves.store(moves as u8, Ordering::Release);
     }
 
-    /// Takes over what `older` knows of syncs that are still to come. Four system calls for each datafile that was written and that this
-    /// does not have.
-    pub(crate) fn take_over_syncs(&self, older: &Self) {
-        for (before, datafile) in older.slots.iter().zip(&older.datafiles.table) {
-            let (written, lost) = (before.written.load(Ordering::Acquire), before.lost.load(Ordering::Acquire));
-            if let Some(index) = self.datafiles.table.iter().position(|other| other == datafile) {
-                self.slots[index].written.store(written, Ordering::Release);
-                self.slots[index].lost.fetch_or(lost, Ordering::AcqRel);
-                continue;
-            }
-            let state = before.descriptor.load(Ordering::Acquire);
-            let is_lost = lost || (written && state >= 0 && !older.is_of_its_server(state >> 1, *datafile));
-            // What has moved has moved without it: any sync tells.
-            if is_lost && let Some(slot) = self.slots.iter().find(|slot| slot.present.load(Ordering::Acquire)) {
-                slot.lost.store(true, Ordering::Release);
-            }
-        }
-    }
-
     /// Checksum of the handle behind the placement.
     pub(crate) fn handle_sum(&self) -> Option<u32> {
         Some(self.handle_sum.load(Ordering::Acquire))
@@ -227,11 +170,9 @@ impl PlacedFile {
 
     /// The paths that its handle asks for.
     pub(crate) fn set_paths(&mut self, hinted: &Optimisations) {
-        self.read_ahead = hints::read_ahead(hinted);
-        self.write_behind = hints::write_behind(hinted);
-        self.cached = hints::cached(hinted);
-        self.direct = Direct::of(hinted);
-        self.rank = hints::rank(hinted);
+        self.asked = AskedPaths::parse(hinted);
+        self.direct = Direct::of(self.asked.direct_least_bytes);
+        self.class = Class::of(self.asked.rank);
         self.unknown_promise = hinted.unknown_promise();
     }
 
@@ -240,19 +181,24 @@ impl PlacedFile {
         self.unknown_promise
     }
 
+    /// What its handle asks for.
+    pub(crate) fn asked(&self) -> &AskedPaths {
+        &self.asked
+    }
+
     /// How its readers are to be served ahead, where its handle says so.
     pub(crate) fn read_ahead(&self) -> Option<ReadAheadHint> {
-        self.read_ahead
+        self.asked.read_ahead
     }
 
     /// How much of what its writers write is to be gathered, where its handle says so.
     pub(crate) fn write_behind(&self) -> Option<WriteBehindHint> {
-        self.write_behind
+        self.asked.write_behind
     }
 
     /// Whether kernels are to keep its pages, where its handle says so.
     pub(crate) fn cached(&self) -> Option<CachedHint> {
-        self.cached
+        self.asked.cached
     }
 
     /// Which of its requests leave nothing in the page caches of its servers.
@@ -260,9 +206,20 @@ impl PlacedFile {
         self.direct
     }
 
-    /// How far behind its requests are served, by its handle; 0: with all others.
-    pub(crate) fn rank(&self) -> u8 {
-        self.rank
+    /// Whose requests come before its own.
+    #[inline]
+    pub(crate) fn class(&self) -> Class {
+        self.class
+    }
+
+    /// Of each server that it has datafiles on whether requests can leave nothing in its page cache, where some of its requests
+    /// are to. Each is connected, once in a process.
+    pub(crate) fn servers_that_pass_caches(&self) -> impl Iterator<Item = bool> + '_ {
+        let asked = self.datafiles().table.iter().filter(|_| self.direct != Direct::NEVER);
+        asked.map(|datafile| {
+            let server = self.plane().server(datafile.server);
+            server.is_ok_and(|server| server.backend().is_ok() && server.passes_cache())
+        })
     }
 
     pub(crate) fn set_handle_sum(&self, sum: Option<u32>) {
@@ -279,7 +236,7 @@ impl PlacedFile {
     /// Whether the file's epoch counter still has the value `epoch`.
     #[inline]
     pub(crate) fn is_of(&self, epoch: u32) -> bool {
-        self.plane.epoch(self.placement.handle) == epoch
+        self.plane().epoch(self.placement.handle) == epoch
     }
 
     /// Value of the file's epoch counter that the places known here are of.
@@ -291,7 +248,7 @@ impl PlacedFile {
     /// The door that requests on it go through.
     #[inline]
     pub(crate) fn door(&self) -> &Door {
-        self.plane.door()
+        self.plane().door()
     }
 
     /// The file, as the door tells of it.
@@ -329,7 +286,7 @@ impl PlacedFile {
         }
         let mut notes = Notes::of(request);
         let asked = Transfer { direction: Direction::Read, bufs, offset, len, pass: Pass::First };
-        let only = self.datafiles.placed.only_sub(offset, len);
+        let only = self.datafiles().placed.only_sub(offset, len);
         let result = match self.transfer_first(asked, only.as_ref(), &mut notes) {
             Ok(got) if got == len || self.whole_inode().is_some() => Ok(TransferOutcome::Done(got as usize)),
             Ok(got) => self.read_short(asked, got, notes, (size, hole)),
@@ -414,8 +371,8 @@ impl PlacedFile {
         if has_changed() || self.epoch() != epoch {
             return Ok(TransferOutcome::Stale);
         }
-        let only = self.datafiles.placed.only_sub(offset, len);
-        if !only.as_ref().is_some_and(|part| self.exists(self.index_of(part))) {
+        let only = self.datafiles().placed.only_sub(offset, len);
+        if !only.as_ref().is_some_and(|part| self.places.exists(self.index_of(part))) {
             let absent = self.absent(offset, len);
             if !absent.is_empty() {
                 return Ok(TransferOutcome::Absent(absent));
@@ -429,8 +386,8 @@ impl PlacedFile {
         if let Ok(count) = written {
             // Again: a sync that began meanwhile has taken the mark away, and need not have synced these bytes.
             match &only {
-                Some(part) => self.mark_written(self.index_of(part)),
-                None => self.for_each_datafile(offset, len, |index| self.mark_written(index)),
+                Some(part) => self.places.mark_written(self.index_of(part)),
+                None => self.for_each_datafile(offset, len, |index| self.places.mark_written(index)),
             }
             if 0 < count && count < len && !notes.parts.is_empty() {
                 let surplus = Surplus { version: self.placement.version, kept_to: offset + count, parts: notes.parts };
@@ -517,7 +474,7 @@ impl Cursor<'_> {
 impl PlacedFile {
     /// Calls `f` with the index of each datafile that `[offset, offset + len)` touches, perhaps more than once.
     fn for_each_datafile(&self, offset: u64, len: u64, mut f: impl FnMut(u16)) {
-        let layout = &self.datafiles.placed;
+        let layout = &self.datafiles().placed;
         let end = offset + len;
         let mut region = layout.region_at(offset);
         while region < layout.regions().len() && layout.regions()[region].offset() < end {
@@ -527,7 +484,7 @@ impl PlacedFile {
             let mut position = from - from % row.round_bytes() + row.start_of(first);
             for step in 0..row.stripes().len() {
                 let slot = (first + step) % row.stripes().len();
-                f(self.datafiles.index(region, slot));
+                f(self.datafiles().index(region, slot));
                 position = position.saturating_add(row.stripes()[slot].width_bytes);
                 if position >= to {
                     break;
@@ -541,7 +498,7 @@ impl PlacedFile {
     pub(crate) fn absent(&self, offset: u64, len: u64) -> SmallVec<[u16; 16]> {
         let mut absent = SmallVec::new();
         self.for_each_datafile(offset, len, |index| {
-            if !self.exists(index) && !absent.contains(&index) {
+            if !self.places.exists(index) && !absent.contains(&index) {
                 absent.push(index);
             }
         });
@@ -550,27 +507,61 @@ impl PlacedFile {
 
     /// How many bytes of `[offset, offset + len)` lie before the first whose datafile does not exist.
     pub(crate) fn bytes_before_absent(&self, offset: u64, len: u64) -> u64 {
-        let subs = self.datafiles.placed.split(offset, len);
-        let missing =
-            subs.iter().filter(|sub| !self.exists(self.index_of(sub))).map(|sub| self.first_byte(sub, 0) - offset);
+        let subs = self.datafiles().placed.split(offset, len);
+        let missing = subs
+            .iter()
+            .filter(|sub| !self.places.exists(self.index_of(sub)))
+            .map(|sub| self.first_byte(sub, 0) - offset);
         missing.min().unwrap_or(len)
-    }
-
-    /// Whether datafile `index` exists, as far as is known; the inode does. One load.
-    #[inline]
-    fn exists(&self, index: u16) -> bool {
-        index == Datafiles::INODE || self.slots[usize::from(index)].present.load(Ordering::Acquire)
     }
 
     /// The datafile of a sub-request.
     #[inline]
     fn index_of(&self, sub: &SubRequest) -> u16 {
-        self.datafiles.index(sub.region, sub.slot)
+        self.datafiles().index(sub.region, sub.slot)
     }
 
     /// The file's datafiles.
+    #[inline]
     pub(crate) fn datafiles(&self) -> &Datafiles {
-        &self.datafiles
+        &self.places.below.datafiles
+    }
+
+    /// What is on the servers.
+    #[inline]
+    pub(crate) fn striped(&self) -> &Striped {
+        &self.places.below
+    }
+
+    /// What is in the inode, and on the servers.
+    pub(crate) fn places(&self) -> &Inline<Striped> {
+        &self.places
+    }
+
+    #[inline]
+    fn plane(&self) -> &Arc<DataPlane> {
+        self.places.below.plane()
+    }
+
+    /// [`Striped::take_over_syncs`].
+    pub(crate) fn take_over_syncs(&self, older: &Self) {
+        self.striped().take_over_syncs(older.striped());
+    }
+
+    /// [`Striped::let_go_of_dead`].
+    pub(crate) fn let_go_of_dead(&self) {
+        self.striped().let_go_of_dead();
+    }
+
+    /// For a caller that has others sync the file: whether bytes written here may be lost, though a sync succeeds now, because their
+    /// server died and came back. Told once, as the kernel tells of what it could not write back. Call it before the sync.
+    pub fn take_lost(&self) -> bool {
+        self.striped().take_lost()
+    }
+
+    /// The descriptor of a sub-request's datafile, if it exists.
+    pub(crate) fn writable_descriptor(&self, sub: &SubRequest) -> Result<Option<BorrowedFd<'_>>> {
+        self.striped().writable_datafile(self.index_of(sub))
     }
 
     /// The placement with the datafiles and the epoch that are known by now.
@@ -578,309 +569,25 @@ impl PlacedFile {
         let mut placement = self.placement.clone();
         // The epoch first: what comes to exist after that is seen as a change.
         placement.epoch = self.epoch.load(Ordering::Acquire);
-        for (index, slot) in self.slots.iter().enumerate() {
-            if slot.present.load(Ordering::Acquire) {
-                placement.present.insert(index);
-            }
-        }
+        self.striped().tell(&mut placement.present);
         placement
-    }
-
-    /// Whether it has any datafile, as far as is known. O(datafiles) loads.
-    pub(crate) fn has_datafile(&self) -> bool {
-        self.slots.iter().any(|slot| slot.present.load(Ordering::Acquire))
-    }
-
-    /// Calls `f` with index and descriptor of each datafile that exists, for writing where that is allowed.
-    pub(crate) fn for_each_present(
-        &self,
-        mut f: impl FnMut(u16, BorrowedFd<'_>) -> rustix::io::Result<()>,
-    ) -> Result<()> {
-        for index in 0..self.slots.len() as u16 {
-            if let Some(fd) = self.descriptor(index, Direction::Read)? {
-                let server = self.datafiles.table[usize::from(index)].server;
-                // SAFETY: a slot's descriptor stays open as long as `self` lives.
-                let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-                let done = match f(index, fd) {
-                    Err(errno) if self.comes_back(index, errno) => f(index, fd),
-                    done => done,
-                };
-                done.map_err(self.plane.server(server)?.error("change a datafile"))?;
-            }
-        }
-        Ok(())
     }
 
     /// Makes the bytes of all datafiles durable (`data_only`: as fdatasync). All devices write at once: each is told to
     /// begin before the first is waited for.
     pub(crate) fn sync(&self, data_only: bool) -> Result<()> {
-        self.sync_some(data_only, |_| true)
-    }
-
-    /// [`PlacedFile::sync`] of the datafiles that `are_meant`.
-    pub(crate) fn sync_some(&self, data_only: bool, are_meant: impl Fn(&Datafile) -> bool) -> Result<()> {
-        let indexes =
-            (0..self.slots.len() as u16).filter(|&index| are_meant(&self.datafiles.table[usize::from(index)]));
-        for index in indexes.clone() {
-            if let Ok(Some(fd)) = self.readable_datafile(index) {
-                // SAFETY: the descriptor is open. Only a start: what fails here fails again, with its errno, below.
-                unsafe { libc::sync_file_range(fd.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
-            }
-        }
-        let mut all = Ok(());
-        for index in indexes {
-            // Of all, whatever the first says: each is told of what it may have lost.
-            all = all.and(self.sync_datafile(index, data_only));
-        }
-        all
-    }
-
-    /// Makes the bytes of datafile `index` durable. By an error the caller is told of all that may be lost until now.
-    fn sync_datafile(&self, index: u16, data_only: bool) -> Result<()> {
-        let slot = &self.slots[usize::from(index)];
-        let written = slot.written.swap(false, Ordering::AcqRel);
-        let mut lost = slot.lost.swap(false, Ordering::AcqRel);
-        let Some(fd) = self.readable_datafile(index)? else { return Ok(()) };
-        let sync = || retry(|| if data_only { rustix::fs::fdatasync(fd) } else { rustix::fs::fsync(fd) });
-        let done = match sync() {
-            Err(errno) if self.comes_back(index, errno) => {
-                // What it has not synced has gone with the old file system.
-                lost |= written;
-                sync()
-            }
-            done => done,
-        };
-        let kept = if lost { Err(Errno::IO) } else { Ok(()) };
-        done.and(kept).map_err(self.server_of(index)?.error("sync a datafile"))
-    }
-
-    /// For a caller that has others sync the file: whether bytes written here may be lost, though a sync succeeds now, because their
-    /// server died and came back. Told once, as the kernel tells of what it could not write back. Call it before the sync.
-    pub fn take_lost(&self) -> bool {
-        let mut any = false;
-        for (slot, datafile) in self.slots.iter().zip(&self.datafiles.table) {
-            let state = slot.descriptor.load(Ordering::Acquire);
-            let written = slot.written.swap(false, Ordering::AcqRel);
-            // It may have died and come back since it was used last.
-            any |= slot.lost.swap(false, Ordering::AcqRel);
-            any |= written && state >= 0 && !self.is_of_its_server(state >> 1, *datafile);
-        }
-        any
-    }
-
-    /// Whether an open datafile is on its server as that stands now. Four system calls.
-    fn is_of_its_server(&self, fd: RawFd, datafile: Datafile) -> bool {
-        let backend = self.plane.server(datafile.server).and_then(OpenServer::current);
-        // SAFETY: a slot's descriptor stays open as long as `self` lives.
-        backend.is_ok_and(|backend| backend.holds(unsafe { BorrowedFd::borrow_raw(fd) }))
-    }
-
-    /// Calls `f` with index and attributes of each datafile that exists and can be reached, and the least size of the file
-    /// that has it; the first error of those that cannot be reached.
-    pub(crate) fn for_each_stat(&self, mut f: impl FnMut(u16, &rustix::fs::Stat, u64)) -> Result<()> {
-        let mut all = Ok(());
-        for index in 0..self.slots.len() as u16 {
-            let stat = self.descriptor(index, Direction::Read).and_then(|fd| {
-                let Some(fd) = fd else { return Ok(None) };
-                let server = self.datafiles.table[usize::from(index)].server;
-                // SAFETY: a slot's descriptor stays open as long as `self` lives.
-                let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-                let stat = match stat_datafile(fd) {
-                    Err(errno) if self.comes_back(index, errno) => stat_datafile(fd),
-                    stat => stat,
-                };
-                Ok(Some(stat.map_err(self.plane.server(server)?.error("read the attributes of a datafile"))?))
-            });
-            match stat {
-                Ok(Some(stat)) => {
-                    let upto = crate::format::extent::file_bytes(&self.datafiles, index, stat.st_size as u64);
-                    f(index, &stat, upto);
-                }
-                Ok(None) => {}
-                Err(error) => all = all.and(Err(error)),
-            }
-        }
-        all
-    }
-
-    /// Calls `f` with index, descriptor and length in bytes of each datafile that exists and can be reached; the first error.
-    pub(crate) fn for_each_length(
-        &self,
-        mut f: impl FnMut(u16, BorrowedFd<'_>, u64) -> rustix::io::Result<()>,
-    ) -> Result<()> {
-        let mut all = Ok(());
-        for index in 0..self.slots.len() as u16 {
-            let asked = self.readable_datafile(index).and_then(|fd| {
-                let Some(fd) = fd else { return Ok(()) };
-                let length = stat_datafile(fd).map(|stat| stat.st_size as u64);
-                length.and_then(|length| f(index, fd, length)).map_err(self.server_of(index)?.error("ask a datafile"))
-            });
-            all = all.and(asked);
-        }
-        all
-    }
-
-    /// The descriptor of a sub-request's datafile, if it exists.
-    pub(crate) fn writable_descriptor(&self, sub: &SubRequest) -> Result<Option<BorrowedFd<'_>>> {
-        self.writable_datafile(self.index_of(sub))
-    }
-
-    /// The descriptor of datafile `index`, if it exists.
-    pub(crate) fn writable_datafile(&self, index: u16) -> Result<Option<BorrowedFd<'_>>> {
-        let fd = self.descriptor(index, Direction::Write)?;
-        // SAFETY: a slot's descriptor stays open as long as `self` lives.
-        Ok(fd.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) }))
-    }
-
-    /// The descriptor of datafile `index` for reading, if it exists.
-    pub(crate) fn readable_datafile(&self, index: u16) -> Result<Option<BorrowedFd<'_>>> {
-        let fd = self.descriptor(index, Direction::Read)?;
-        // SAFETY: a slot's descriptor stays open as long as `self` lives.
-        Ok(fd.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) }))
-    }
-
-    /// The server of datafile `index`.
-    pub(crate) fn server_of(&self, index: u16) -> Result<&OpenServer> {
-        self.plane.server(self.datafiles.table[usize::from(index)].server)
+        self.striped().sync_some(data_only, |_| true)
     }
 
     /// The namespace inode, if all bytes are its own: it ends where the file does.
     pub(crate) fn whole_inode(&self) -> Option<BorrowedFd<'_>> {
-        self.inode().filter(|_| self.datafiles.table.is_empty())
-    }
-
-    /// The descriptor of the namespace inode, whose server is connected.
-    ///
-    /// # Errors
-    /// [`Error::Elsewhere`] where the inode is not here; those of [`OpenServer::backend`].
-    fn inode_on_meta(&self) -> Result<RawFd> {
-        let inode = self.inode.as_ref().ok_or(Error::Elsewhere)?.as_raw_fd();
-        self.plane.server(ServerId::META)?.backend()?;
-        Ok(inode)
+        self.inode().filter(|_| self.datafiles().table.is_empty())
     }
 
     /// The namespace inode, if there are regions of the metadata tier.
+    #[inline]
     pub(crate) fn inode(&self) -> Option<BorrowedFd<'_>> {
-        self.inode.as_ref().map(|inode| inode.as_fd())
-    }
-
-    /// Notes that bytes of datafile `index` were written. One load where that is known; nothing for the inode's own.
-    #[inline]
-    fn mark_written(&self, index: u16) {
-        if let Some(slot) = self.slots.get(usize::from(index))
-            && !slot.written.load(Ordering::Acquire)
-        {
-            slot.written.store(true, Ordering::Release);
-        }
-    }
-
-    /// The open descriptor of datafile `index`; `None` when it does not exist, so that its bytes are a hole.
-    #[inline]
-    fn descriptor(&self, index: u16, direction: Direction) -> Result<Option<RawFd>> {
-        if direction == Direction::Write {
-            self.mark_written(index);
-        }
-        let slot = &self.slots[usize::from(index)];
-        let state = slot.descriptor.load(Ordering::Acquire);
-        if state >= 0 && (state & 1 == 1 || direction == Direction::Read) {
-            return Ok(Some(state >> 1));
-        }
-        if !slot.present.load(Ordering::Acquire) {
-            return Ok(None);
-        }
-        self.open_slot(index, direction, state).map(Some)
-    }
-
-    /// After an error of datafile `index`: whether its file system has gone and has come back as another, so that it pays to
-    /// try again. EIO says that it has gone where not even the attributes can be had, as of a file system that has shut
-    /// itself down.
-    #[cold]
-    pub(crate) fn comes_back(&self, index: u16, errno: Errno) -> bool {
-        let Some(datafile) = self.datafiles.table.get(usize::from(index)) else { return false };
-        if !has_gone(errno) && (errno != Errno::IO || !self.has_died(index)) {
-            return false;
-        }
-        if let Ok(server) = self.plane.server(datafile.server) {
-            // It finds out whether the server is dead, too.
-            let _ = server.current();
-            self.let_go_of_dead();
-        }
-        self.reconnect()
-    }
-
-    fn has_died(&self, index: u16) -> bool {
-        let state = self.slots[usize::from(index)].descriptor.load(Ordering::Acquire);
-        // SAFETY: a slot's descriptor stays open as long as `self` lives.
-        state >= 0 && rustix::fs::fstat(unsafe { BorrowedFd::borrow_raw(state >> 1) }).is_err()
-    }
-
-    /// Lets go of the datafiles on file systems that have died.
-    pub(crate) fn let_go_of_dead(&self) {
-        for (index, (slot, datafile)) in self.slots.iter().zip(&self.datafiles.table).enumerate() {
-            let has_died = self.plane.find(datafile.server).is_some_and(OpenServer::has_died);
-            let state = slot.descriptor.load(Ordering::Acquire);
-            if has_died && self.has_died(index as u16) && replace_by_nothing(state >> 1) {
-                slot.lost.fetch_or(slot.written.load(Ordering::Acquire), Ordering::AcqRel);
-                // Should it have been opened for writing just now, that descriptor says EBADF, and is opened again.
-                let _ = slot.descriptor.compare_exchange(state, -2 - state, Ordering::AcqRel, Ordering::Acquire);
-            }
-        }
-    }
-
-    /// After an error that says that a file system has gone: opens the datafiles of servers that have come back as another
-    /// one, in the places of the descriptors of the old. Whether there is any, so that it pays to try again.
-    #[cold]
-    fn reconnect(&self) -> bool {
-        let mut any = false;
-        let identity = |stat: rustix::fs::Stat| (stat.st_dev, stat.st_ino);
-        for (index, (slot, datafile)) in self.slots.iter().zip(&self.datafiles.table).enumerate() {
-            let state = slot.descriptor.load(Ordering::Acquire);
-            if state < 0 {
-                any |= state != -1 && self.open_slot(index as u16, Direction::Read, state).is_ok();
-                continue;
-            }
-            // SAFETY: a slot's descriptor stays open as long as `self` lives.
-            let old = rustix::fs::fstat(unsafe { BorrowedFd::borrow_raw(state >> 1) }).map(identity);
-            let writes = state & 1 == 1;
-            let Ok((fd, _)) = self.open_datafile(*datafile, writes) else { continue };
-            // SAFETY: opened just now; this is its only owner.
-            let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-            if old.is_err() || old != rustix::fs::fstat(&fd).map(identity) {
-                slot.lost.fetch_or(slot.written.load(Ordering::Acquire), Ordering::AcqRel);
-                any |= replace(state >> 1, fd).is_ok();
-            }
-        }
-        any
-    }
-
-    fn open_datafile(&self, datafile: Datafile, write: bool) -> Result<(RawFd, bool)> {
-        let Placement { handle, owner, identity, .. } = self.placement;
-        self.plane.open_datafile(handle, owner, identity, datafile, write)
-    }
-
-    #[cold]
-    fn open_slot(&self, index: u16, direction: Direction, state: i32) -> Result<RawFd> {
-        let datafile = self.datafiles.table[usize::from(index)];
-        let write = direction == Direction::Write;
-        let (fd, writable) = self.open_datafile(datafile, write)?;
-        let slot = &self.slots[usize::from(index)];
-        if state != -1 {
-            let old = if state < 0 { -2 - state } else { state } & !1;
-            // Open for reading only so far, or let go of: put the new descriptor in the old one's place, other threads go on
-            // with it.
-            // SAFETY: opened just now; this is its only owner.
-            replace(old >> 1, unsafe { OwnedFd::from_raw_fd(fd) })
-                .map_err(self.plane.server(datafile.server)?.error("open a datafile"))?;
-            slot.descriptor.store(old | i32::from(writable), Ordering::Release);
-            return Ok(old >> 1);
-        }
-        match slot.descriptor.compare_exchange(-1, fd << 1 | i32::from(writable), Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => Ok(fd),
-            Err(other) => {
-                close(fd);
-                Ok(other >> 1)
-            }
-        }
+        self.places.inode()
     }
 
     /// Moves the bytes of `[offset, offset + len)` between `bufs` and the datafiles, and says how many from `offset` on
@@ -889,7 +596,7 @@ impl PlacedFile {
     /// # Errors
     /// The first byte could not be moved; [`Error::Elsewhere`] when some are in the inode, which is not here.
     fn transfer(&self, asked: Transfer<'_>, notes: &mut Notes<'_>) -> Result<u64> {
-        self.transfer_first(asked, self.datafiles.placed.only_sub(asked.offset, asked.len).as_ref(), notes)
+        self.transfer_first(asked, self.datafiles().placed.only_sub(asked.offset, asked.len).as_ref(), notes)
     }
 
     /// [`PlacedFile::transfer`] of a request of which it is known whether it has one sub-request: `only`. It and what it calls
@@ -915,7 +622,7 @@ impl PlacedFile {
     #[inline(never)]
     fn transfer_several(&self, asked: Transfer<'_>, only: Option<&SubRequest>, notes: &mut Notes<'_>) -> Result<u64> {
         let Transfer { direction, bufs, offset, len, .. } = asked;
-        let layout = &self.datafiles.placed;
+        let layout = &self.datafiles().placed;
         let subs = only.map_or_else(|| layout.split(offset, len), |part| SubRequests::from_iter([*part]));
         let (mut tasks, mut buffers, mut failure) = (Tasks::new(), Buffers::new(), None);
         for sub in &subs {
@@ -931,7 +638,7 @@ impl PlacedFile {
             let own = first..buffers.len();
             tasks.push(match self.task((direction, len), sub, own.clone()) {
                 Ok(task) => {
-                    let takes_advice = self.plane.find(sub.server).is_some_and(OpenServer::takes_advice);
+                    let takes_advice = self.plane().find(sub.server).is_some_and(OpenServer::takes_advice);
                     Task { takes_advice, ..task }
                 }
                 Err(Error::Elsewhere) => return Err(Error::Elsewhere),
@@ -953,17 +660,14 @@ impl PlacedFile {
     #[inline(always)]
     fn task(&self, (direction, len): (Direction, u64), sub: &SubRequest, buffers: Range<usize>) -> Result<Task> {
         let index = self.index_of(sub);
-        let fd =
-            if index == Datafiles::INODE { Some(self.inode_on_meta()?) } else { self.descriptor(index, direction)? };
+        let place = self.places.place(index, sub.server, direction, || self.direct.takes(len))?;
         Ok(Task {
-            fd: fd.unwrap_or(-1),
+            fd: place.fd,
             offset: sub.datafile_offset,
             len: sub.len,
             first: buffers.start,
             end: buffers.end,
-            passes_cache: self.direct.takes(len)
-                && index != Datafiles::INODE
-                && self.plane.find(sub.server).is_some_and(OpenServer::passes_cache),
+            passes_cache: place.passes_cache,
             ends_short: self.whole_inode().is_some() && buffers.len() == 1 && sub.len <= engine::MAX_CALL_BYTES,
             ..Task::default()
         })
@@ -972,7 +676,9 @@ impl PlacedFile {
     /// [`PlacedFile::transfer`], its sub-requests being known.
     #[inline(always)]
     fn serve(&self, asked: Transfer<'_>, mut request: InFlight<'_>, notes: &mut Notes<'_>) -> Result<u64> {
-        if asked.pass == Pass::First && (self.door().is_observed() || request.subs.iter().any(|sub| self.counts(sub))) {
+        if asked.pass == Pass::First
+            && (self.door().is_observed() || request.subs.iter().any(|sub| self.places.counts(sub.server)))
+        {
             return self.serve_counted(asked, request, notes);
         }
         self.move_bytes(asked.direction, &mut request, &mut notes.parts);
@@ -982,22 +688,17 @@ impl PlacedFile {
         self.settle(asked, request, None, notes)
     }
 
-    /// Whether there is more to do for a sub-request than to move its bytes. Two comparisons and a load.
-    #[inline]
-    fn counts(&self, sub: &SubRequest) -> bool {
-        sub.server == ServerId::META || self.plane.find(sub.server).is_some_and(OpenServer::is_charged)
-    }
-
     /// [`PlacedFile::serve`] where observers, the metadata tier or emulated servers count what is served.
     #[inline(never)]
     fn serve_counted(&self, asked: Transfer<'_>, mut request: InFlight<'_>, notes: &mut Notes<'_>) -> Result<u64> {
         let begin_ns = self.begin_observed();
         let is_on_meta = |sub: &SubRequest| sub.server == ServerId::META;
-        let on_meta = request.subs.iter().any(is_on_meta).then(|| self.begin_on_meta());
+        let on_meta = request.subs.iter().any(is_on_meta).then(|| self.places.begin(self.placement.handle));
         self.carry_out(asked, &mut request, notes);
         if let Some(Some(begin_ns)) = on_meta {
             let done = request.subs.iter().zip(&*request.tasks).filter(|(sub, _)| is_on_meta(sub));
-            self.end_on_meta(asked.op(), done.map(|(_, task)| task.done).sum(), begin_ns);
+            let done_bytes = done.map(|(_, task)| task.done).sum();
+            self.places.end(self.placement.handle, asked.op(), done_bytes, begin_ns);
         }
         self.settle(asked, request, begin_ns, notes)
     }
@@ -1015,7 +716,7 @@ impl PlacedFile {
         let Transfer { direction, offset, len, pass, .. } = asked;
         let InFlight { subs, tasks, buffers, mut failure, upto } = request;
         let has_come_back = |(sub, task): (&SubRequest, &Task)| {
-            task.error.is_some_and(|errno| self.comes_back(self.index_of(sub), errno))
+            task.error.is_some_and(|errno| self.striped().comes_back(self.index_of(sub), errno))
         };
         if subs.iter().zip(&*tasks).any(has_come_back) {
             return self.transfer(asked, notes);
@@ -1032,8 +733,10 @@ impl PlacedFile {
             }
             let missing = self.first_byte(sub, task.done);
             if let Some(errno) = task.error {
-                let error =
-                    self.plane.server(sub.server).map_or_else(|error| error, |server| failed(direction, server, errno));
+                let error = self
+                    .plane()
+                    .server(sub.server)
+                    .map_or_else(|error| error, |server| failed(direction, server, errno));
                 fail(&mut failure, missing, error);
             } else if pass == Pass::ZeroHoles {
                 zero(&buffers[task.first..task.end]);
@@ -1054,24 +757,9 @@ impl PlacedFile {
         }
     }
 
-    /// Counts a request that the metadata tier is to serve. An addition and the clock.
-    pub(crate) fn begin_on_meta(&self) -> Option<u64> {
-        self.plane.meta_watch().begin(self.placement.handle)
-    }
-
-    /// Counts that the metadata tier has served it. Three additions and the clock; one subtraction where a read met the end of the
-    /// file, which costs no tier anything.
-    pub(crate) fn end_on_meta(&self, op: Op, done_bytes: u64, begin_ns: u64) {
-        if op == Op::Read && done_bytes == 0 {
-            return self.plane.meta_watch().withdraw(self.placement.handle);
-        }
-        let room = || self.plane.meta_room();
-        self.plane.meta_watch().end(self.placement.handle, op, done_bytes, begin_ns, room);
-    }
-
     /// The part of a request that lies in one stripe, or in a region of one.
     fn part(&self, region: usize, slot: usize, offset: u64, len: u64) -> SubRequest {
-        let row = &self.datafiles.placed.regions()[region];
+        let row = &self.datafiles().placed.regions()[region];
         SubRequest {
             region,
             slot,
@@ -1100,29 +788,23 @@ impl PlacedFile {
 
     /// Where on its server's disk the first byte of a sub-request is: as an emulated disk has it, or the file system says.
     fn disk_address(&self, part: &SubRequest) -> Option<u64> {
-        if let Some(device) = self.plane.find(part.server).and_then(OpenServer::device) {
+        if let Some(device) = self.plane().find(part.server).and_then(OpenServer::device) {
             return device.address(datafile_key(self.placement.handle, part.region), part.datafile_offset);
         }
-        let slot = self.slots.get(usize::from(self.datafiles.index(part.region, part.slot)))?;
-        let state = slot.descriptor.load(Ordering::Acquire);
-        if state < 0 {
-            return None;
-        }
-        // SAFETY: a slot's descriptor stays open as long as `self` lives.
-        slot.extent.address(unsafe { BorrowedFd::borrow_raw(state >> 1) }, part.datafile_offset)
+        self.striped().disk_address(self.datafiles().index(part.region, part.slot), part.datafile_offset)
     }
 
     /// Tells the observers of an append of `done_bytes` at `offset` to the one datafile of the file.
     pub(crate) fn appended(&self, request: &Request, offset: u64, done_bytes: u64, begin_ns: Option<u64>) {
         if let Some(begin_ns) = begin_ns {
-            let region = self.datafiles.placed.region_at(offset);
+            let region = self.datafiles().placed.region_at(offset);
             self.observed(request, &self.part(region, 0, offset, request.len), done_bytes, begin_ns);
         }
     }
 
     /// The file offset of byte `done` of a sub-request.
     fn first_byte(&self, sub: &SubRequest, done: u64) -> u64 {
-        let region = &self.datafiles.placed.regions()[sub.region];
+        let region = &self.datafiles().placed.regions()[sub.region];
         region.file_offset(sub.slot, sub.datafile_offset + done).unwrap_or(sub.from)
     }
 
@@ -1130,7 +812,7 @@ impl PlacedFile {
     fn carry_out(&self, asked: Transfer<'_>, request: &mut InFlight<'_>, notes: &mut Notes<'_>) {
         let Transfer { direction, .. } = asked;
         let (op, subs) = (asked.op(), request.subs);
-        let device = |sub: &SubRequest| self.plane.find(sub.server).and_then(OpenServer::device);
+        let device = |sub: &SubRequest| self.plane().find(sub.server).and_then(OpenServer::device);
         let emulated = subs.iter().any(|sub| device(sub).is_some());
         let arrival_ns = if emulated { now_ns() } else { 0 };
         let process = if emulated { notes.request.sender.asking_thread().unwrap_or_else(std::process::id) } else { 0 };
@@ -1209,7 +891,7 @@ impl PlacedFile {
             let last = self.first_byte(sub, sub.len - 1);
             if last >= *upto {
                 let below = self
-                    .datafiles
+                    .datafiles()
                     .placed
                     .pieces(sub)
                     .map_while(|(at, bytes)| (at < *upto).then(|| bytes.min(*upto - at)));
@@ -1243,12 +925,6 @@ fn length_before(fd: BorrowedFd<'_>) -> Option<u64> {
     Some(found.stx_size)
 }
 
-/// Attributes of a datafile; EBADF of one that another thread has just let go of.
-pub(crate) fn stat_datafile(fd: BorrowedFd<'_>) -> rustix::io::Result<rustix::fs::Stat> {
-    let stat = rustix::fs::fstat(fd)?;
-    if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile { Ok(stat) } else { Err(Errno::BADF) }
-}
-
 /// Fills buffers with zeros.
 fn zero(buffers: &[Buffer]) {
     for buffer in buffers {
@@ -1273,16 +949,5 @@ struct InFlight<'a> {
 fn fail(failure: &mut Option<(u64, Error)>, at: u64, error: Error) {
     if failure.as_ref().is_none_or(|(before, _)| at < *before) {
         *failure = Some((at, error));
-    }
-}
-
-impl Drop for PlacedFile {
-    fn drop(&mut self) {
-        for slot in &mut self.slots {
-            match *slot.descriptor.get_mut() {
-                -1 => {}
-                state => close(if state < 0 { -2 - state } else { state } >> 1),
-            }
-        }
     }
 }

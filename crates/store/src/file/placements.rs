@@ -119,7 +119,7 @@ impl Admission {
     #[inline]
     fn enter(&mut self, file: &PlacedFile) {
         if self.in_flight.is_none() {
-            self.request.rank = file.rank();
+            self.request.rank = file.class().rank();
             if !self.is_admitted {
                 file.door().enter(file.id(), &self.request);
             }

@@ -2,7 +2,8 @@
 
 use crate::file::inode::Inode;
 use crate::file::lockfile::{LockFile, Purpose};
-use crate::file::placed_file::{MoveBeside, PlacedFile, stat_datafile};
+use crate::file::paths::striped::stat_datafile;
+use crate::file::placed_file::{MoveBeside, PlacedFile};
 use crate::file::rights::remove_datafile;
 use crate::file::writers::Collected;
 use crate::format::extent::{datafile_bytes, gaps};
@@ -19,7 +20,7 @@ use stripewise_layout::{MAX_OFFSET, ServerId};
 /// The datafiles that are longer than what a file of `size_bytes` has in them, and how long that is.
 fn longer(file: &PlacedFile, size_bytes: u64) -> Result<Vec<(u16, u64)>> {
     let mut longer = Vec::new();
-    file.for_each_present(|index, fd| {
+    file.striped().for_each_present(|index, fd| {
         let wanted = datafile_bytes(file.datafiles(), index, size_bytes);
         if stat_datafile(fd)?.st_size as u64 > wanted {
             longer.push((index, wanted));
@@ -33,7 +34,7 @@ fn longer(file: &PlacedFile, size_bytes: u64) -> Result<Vec<(u16, u64)>> {
 /// has become read-only, has failed or has gone refuses as it would refuse the cut.
 fn check_cuttable(file: &PlacedFile, longer: &[(u16, u64)]) -> Result<()> {
     for (index, _) in longer {
-        let Some(fd) = file.writable_datafile(*index)? else { continue };
+        let Some(fd) = file.striped().writable_datafile(*index)? else { continue };
         let same_time = || {
             let stat = rustix::fs::fstat(fd)?;
             let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
@@ -43,7 +44,7 @@ fn check_cuttable(file: &PlacedFile, longer: &[(u16, u64)]) -> Result<()> {
         match same_time() {
             // Another user's file, which this one may write: only an owner names a time.
             Err(Errno::PERM | Errno::ACCESS) => {}
-            done => done.map_err(file.server_of(*index)?.error("cut a datafile"))?,
+            done => done.map_err(file.striped().server_of(*index)?.error("cut a datafile"))?,
         }
     }
     Ok(())
@@ -192,11 +193,12 @@ impl Inode {
             return Ok(());
         }
         self.sync_inode()?;
-        let cut = longer.iter().map(|&(index, to)| Ok((index, to, file.writable_datafile(index)?)));
+        let cut = longer.iter().map(|&(index, to)| Ok((index, to, file.striped().writable_datafile(index)?)));
         let cut = cut.collect::<Result<Vec<_>>>()?;
         for (index, to, fd) in &cut {
             let Some(fd) = fd else { continue };
-            retry(|| rustix::fs::ftruncate(fd, *to)).map_err(file.server_of(*index)?.error("cut a datafile"))?;
+            retry(|| rustix::fs::ftruncate(fd, *to))
+                .map_err(file.striped().server_of(*index)?.error("cut a datafile"))?;
         }
         for (index, _, fd) in &cut {
             let Some(fd) = fd else { continue };
@@ -204,7 +206,7 @@ impl Inode {
             // What could not be written back here is told by no later sync of the same descriptor.
             synced
                 .inspect_err(|errno| self.note_lost(*errno))
-                .map_err(file.server_of(*index)?.error("sync a datafile"))?;
+                .map_err(file.striped().server_of(*index)?.error("sync a datafile"))?;
         }
         Ok(())
     }
@@ -255,8 +257,8 @@ impl Inode {
         }
         let mut before = Vec::new();
         for (index, _) in longer {
-            let Some(fd) = file.readable_datafile(index)? else { continue };
-            let stat = rustix::fs::fstat(fd).map_err(file.server_of(index)?.error("cut a datafile"))?;
+            let Some(fd) = file.striped().readable_datafile(index)? else { continue };
+            let stat = rustix::fs::fstat(fd).map_err(file.striped().server_of(index)?.error("cut a datafile"))?;
             before.push((fd, times_of(&stat)));
         }
         self.trim(file, size_bytes)?;
@@ -277,7 +279,7 @@ impl Inode {
             Err(Errno::OPNOTSUPP) => Ok(()),
             other => other,
         };
-        file.for_each_present(|index, fd| {
+        file.striped().for_each_present(|index, fd| {
             let mut gaps = gaps(file.datafiles(), index).peekable();
             if gaps.peek().is_none() {
                 return Ok(());
@@ -431,8 +433,8 @@ impl Inode {
         }
         self.without_writers(|| {
             for taken in taken.iter().filter(|taken| taken.had_nothing_behind) {
-                let Some(fd) = file.writable_datafile(taken.index)? else { continue };
-                let error = file.server_of(taken.index)?.error("give space back");
+                let Some(fd) = file.striped().writable_datafile(taken.index)? else { continue };
+                let error = file.striped().server_of(taken.index)?.error("give space back");
                 if rustix::fs::fstat(fd).map_err(error)?.st_size as u64 == taken.length {
                     retry(|| rustix::fs::ftruncate(fd, taken.length)).map_err(error)?;
                 }

@@ -172,18 +172,23 @@ impl Inode {
             if let Some(inode) = file.whole_inode() {
                 let meta = self.store.plane().server(ServerId::META)?;
                 meta.backend()?;
-                let begin_ns = file.begin_on_meta();
+                let begin_ns = file.places().begin(file.placement().handle);
                 let service = meta.device().map(|device| (device, device.reserve(Op::Write, buf.len() as u64)));
                 let done = append_to(&file, inode, request, buf, asks_where);
                 if let Some((device, ticket)) = service {
                     device.finish(ticket);
                 }
                 if let Some(begin_ns) = begin_ns {
-                    file.end_on_meta(Op::Write, done.as_ref().map_or(0, |(_, put)| *put as u64), begin_ns);
+                    file.places().end(
+                        file.placement().handle,
+                        Op::Write,
+                        done.as_ref().map_or(0, |(_, put)| *put as u64),
+                        begin_ns,
+                    );
                 }
                 return done.map_err(self.failed("append to"));
             }
-            let Some(fd) = file.writable_datafile(0)? else {
+            let Some(fd) = file.striped().writable_datafile(0)? else {
                 self.ensure_datafiles(file.placement().version, &[0])?;
                 continue;
             };

@@ -412,7 +412,7 @@ impl Inode {
     fn settle(&self) -> Result<Result<()>> {
         let file = self.file()?;
         // Without datafiles the inode's own size and time are right, and a writer of the head may be changing them.
-        let has_datafiles = file.has_datafile();
+        let has_datafiles = file.striped().has_datafile();
         let mut lengths: SmallVec<[(u16, u64); 8]> = SmallVec::new();
         // Before the look: what a program sets meanwhile is not taken for what was not settled.
         let stat = self.stat()?;
@@ -502,7 +502,7 @@ impl Inode {
         let inode = Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec as _ };
         let mut written: Option<Timespec> = None;
         let mut blocks = stat.st_blocks as u64;
-        let all = file.for_each_stat(|index, stat, end| {
+        let all = file.striped().for_each_stat(|index, stat, end| {
             length(index, stat.st_size as u64);
             size_bytes = size_bytes.max(end);
             blocks += stat.st_blocks as u64;

@@ -6,9 +6,7 @@
 
 use crate::format::handle::{Optimisations, Reader};
 use crate::os::error::HintsError;
-use std::time::Duration;
 use stripewise_layout::Pattern;
-use stripewise_optimisation::{CACHED, CLASS, DIRECT, OptimisationSetting, READAHEAD, SMALL, WRITEBEHIND};
 
 /// Name of the extended attribute.
 pub const ATTRIBUTE: &str = "user.stripewise.hints";
@@ -38,88 +36,6 @@ pub struct DirectoryHints {
     pub version: u32,
     /// The one for all names first, then the oldest pattern first.
     hints: Vec<Hint>,
-}
-
-/// The setting of `small` among `optimisations`, if this release understands it.
-pub(crate) fn small(optimisations: &Optimisations) -> Option<OptimisationSetting> {
-    OptimisationSetting::unpack(SMALL.index, optimisations.parameters(SMALL.index)?).ok()
-}
-
-/// How much is fetched ahead of a reader.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ReadAheadHint {
-    /// Bytes of one fetch.
-    pub(crate) window_bytes: u64,
-    /// Fetches ahead of the one that is being read.
-    pub(crate) depth: u32,
-}
-
-/// The setting of `readahead` among `optimisations`, if this release understands it.
-pub(crate) fn read_ahead(optimisations: &Optimisations) -> Option<ReadAheadHint> {
-    let setting = read_ahead_setting(optimisations)?;
-    Some(ReadAheadHint { window_bytes: setting.value(0), depth: setting.value(1) as u32 })
-}
-
-/// [`read_ahead`] as a handle has it.
-pub(crate) fn read_ahead_setting(optimisations: &Optimisations) -> Option<OptimisationSetting> {
-    OptimisationSetting::unpack(READAHEAD.index, optimisations.parameters(READAHEAD.index)?).ok()
-}
-
-/// How much is gathered of what a program writes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct WriteBehindHint {
-    /// Bytes of one write to the servers.
-    pub(crate) size_bytes: u64,
-    /// How long a byte is kept back at most.
-    pub(crate) delay: Duration,
-}
-
-/// The setting of `writebehind` among `optimisations`, if this release understands it.
-pub(crate) fn write_behind(optimisations: &Optimisations) -> Option<WriteBehindHint> {
-    let setting = write_behind_setting(optimisations)?;
-    Some(WriteBehindHint { size_bytes: setting.value(0), delay: Duration::from_millis(setting.value(1)) })
-}
-
-/// [`write_behind`] as a handle has it.
-pub(crate) fn write_behind_setting(optimisations: &Optimisations) -> Option<OptimisationSetting> {
-    OptimisationSetting::unpack(WRITEBEHIND.index, optimisations.parameters(WRITEBEHIND.index)?).ok()
-}
-
-/// Which files a kernel keeps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct CachedHint {
-    /// Bytes of the largest.
-    pub(crate) most_bytes: u64,
-}
-
-/// The setting of `cached` among `optimisations`, if this release understands it.
-pub(crate) fn cached(optimisations: &Optimisations) -> Option<CachedHint> {
-    Some(CachedHint { most_bytes: cached_setting(optimisations)?.value(0) })
-}
-
-/// [`cached`] as a handle has it.
-pub(crate) fn cached_setting(optimisations: &Optimisations) -> Option<OptimisationSetting> {
-    OptimisationSetting::unpack(CACHED.index, optimisations.parameters(CACHED.index)?).ok()
-}
-
-/// The setting of `class` among `optimisations` as a handle has it, if this release understands it.
-pub(crate) fn class_setting(optimisations: &Optimisations) -> Option<OptimisationSetting> {
-    OptimisationSetting::unpack(CLASS.index, optimisations.parameters(CLASS.index)?).ok()
-}
-
-/// How far behind requests on the file are served; 0: with all others.
-pub(crate) fn rank(optimisations: &Optimisations) -> u8 {
-    class_setting(optimisations).map_or(0, |setting| setting.value(0) as u8)
-}
-
-/// The setting of `direct` among `optimisations` as a handle has it, if this release understands it.
-pub(crate) fn direct_setting(optimisations: &Optimisations) -> Option<OptimisationSetting> {
-    OptimisationSetting::unpack(DIRECT.index, optimisations.parameters(DIRECT.index)?).ok()
-}
-
-/// From how many bytes on requests leave nothing in the page caches of the servers; `None`: never.
-pub(crate) fn direct_least_bytes(optimisations: &Optimisations) -> Option<u64> {
-    Some(direct_setting(optimisations)?.value(0))
 }
 
 impl DirectoryHints {
@@ -251,7 +167,9 @@ impl DirectoryHints {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::parser::{AskedPaths, small_bytes};
     use proptest::prelude::*;
+    use stripewise_optimisation::{CACHED, OptimisationSetting, READAHEAD, SMALL};
 
     fn small_of(bytes: u64) -> Optimisations {
         let mut optimisations = Optimisations::default();
@@ -279,8 +197,7 @@ mod tests {
 
     #[test]
     fn the_latest_pattern_that_matches_wins() {
-        let of =
-            |hints: &DirectoryHints, name: &str| small(&hints.of_name(name.as_bytes())).map(|small| small.value(0));
+        let of = |hints: &DirectoryHints, name: &str| small_bytes(&hints.of_name(name.as_bytes()));
         let mut hints = sample();
         assert_eq!(["x", "x.h5", "a.h5"].map(|name| of(&hints, name)), [Some(4096), Some(8192), Some(16384)],);
         hints.set(pattern("*.h5"), small_of(12288)).unwrap();
@@ -297,7 +214,7 @@ mod tests {
         hints.set(None, ahead.clone()).unwrap();
         let both = |hints: &DirectoryHints| {
             let all = hints.of_name(b"x");
-            (small(&all).map(|small| small.value(0)), read_ahead(&all).map(|ahead| ahead.window_bytes))
+            (small_bytes(&all), AskedPaths::parse(&all).read_ahead.map(|ahead| ahead.window_bytes))
         };
         assert_eq!(both(&hints), (Some(4096), Some(8 << 20)));
         let before = hints.clone();
@@ -335,7 +252,7 @@ mod tests {
         hints.set(None, optimisations.clone()).unwrap();
         let read = DirectoryHints::decode(&hints.encode().unwrap()).unwrap();
         assert_eq!(read.of_name(b"x"), optimisations);
-        assert_eq!(small(&optimisations), None);
+        assert_eq!(small_bytes(&optimisations), None);
     }
 
     proptest! {

@@ -7,5 +7,6 @@ pub mod hints;
 pub mod identity;
 pub mod ioctl;
 pub(crate) mod marker;
+pub(crate) mod parser;
 pub mod placement;
 pub mod surplus;

@@ -26,6 +26,13 @@ impl Budget {
     }
 }
 
+impl Budget {
+    /// Whether `amount` could be taken now. One load.
+    pub(crate) fn has(&self, amount: u64, most: u64) -> bool {
+        self.taken.load(Ordering::Relaxed).saturating_add(amount) <= most
+    }
+}
+
 impl Drop for BudgetShare {
     fn drop(&mut self) {
         self.of.taken.fetch_sub(self.amount, Ordering::AcqRel);
@@ -41,6 +48,7 @@ mod tests {
         let budget = Arc::new(Budget::default());
         let first = budget.take(60, 100).unwrap();
         assert!(budget.take(41, 100).is_none());
+        assert!(budget.has(40, 100) && !budget.has(41, 100));
         let second = budget.take(40, 100).unwrap();
         assert!(budget.take(1, 100).is_none());
         drop(first);

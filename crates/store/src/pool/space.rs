@@ -3,14 +3,14 @@
 
 use crate::backend::Server;
 use crate::format::handle::Optimisations;
-use crate::format::hints;
+use crate::format::parser;
 use crate::os::error::Result;
 use crate::os::room::Room;
 use crate::pool::open_pool::OpenPool;
 use std::sync::Arc;
 use std::time::Duration;
 use stripewise_layout::{Layout, ServerId, Stripe};
-use stripewise_optimisation::{OptimisationSetting, SMALL};
+use stripewise_optimisation::{CACHED, CLASS, DIRECT, OptimisationSetting, READAHEAD, SMALL, WRITEBEHIND};
 
 /// Servers are asked for their room at most this often …
 const SHORTEST: Duration = Duration::from_millis(1);
@@ -134,21 +134,14 @@ impl OpenPool {
             // The table keeps its bounds.
             let _ = got.enable(index, parameters);
         };
-        let settings = [
-            hints::read_ahead_setting,
-            hints::write_behind_setting,
-            hints::cached_setting,
-            hints::class_setting,
-            hints::direct_setting,
-        ];
-        for setting in settings {
-            if let Some(setting) = setting(hinted) {
+        for of in [&READAHEAD, &WRITEBEHIND, &CACHED, &CLASS, &DIRECT] {
+            if let Some(setting) = parser::setting(hinted, of) {
                 add(&mut got, setting);
             }
         }
-        let Some(small) = hints::small(hinted).filter(|_| is_default) else { return (layout, got) };
+        let Some(small_bytes) = parser::small_bytes(hinted).filter(|_| is_default) else { return (layout, got) };
         let size = &SMALL.parameters[0];
-        let head_bytes = self.plane().meta_watch().head_of_new(small.value(0), size.multiple);
+        let head_bytes = self.plane().meta_watch().head_of_new(small_bytes, size.multiple);
         let most_bytes = self.spill.most_head_bytes();
         let head_bytes = head_bytes.min(most_bytes - most_bytes % size.multiple);
         let Ok(small) = OptimisationSetting::new(&SMALL, &[head_bytes]) else { return (layout, got) };

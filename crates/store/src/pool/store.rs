@@ -4,10 +4,11 @@ use crate::backend::plane::PlaneOptions;
 use crate::file::inode::Inode;
 pub use crate::file::inode::Store;
 use crate::file::lockfile::LockFile;
+use crate::file::paths::record::LastOpens;
 pub use crate::file::writers::Collected;
 use crate::file::writers::{Attributes, COUNTED_BYTES};
 use crate::format::handle::{ATTRIBUTE, Created, Handle, Optimisations, read_handle, read_handle_at, read_open_handle};
-use crate::format::hints;
+use crate::format::parser;
 use crate::os::error::{Error, Result};
 use crate::os::sys::{proc_path, retry};
 use crate::pool::open_pool::OpenPool;
@@ -15,10 +16,10 @@ use crate::pool::pool_file::Pool;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, XattrFlags};
 use rustix::io::Errno;
-use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::Arc;
+use stripewise_optimisation::WRITEBEHIND;
 
 impl Store {
     /// Opens a pool: its namespace, servers and epoch page. A missing server is no error here.
@@ -60,7 +61,7 @@ impl Store {
     pub fn adopt(self: &Arc<Self>, created: Created, fd: OwnedFd) -> Result<Arc<Inode>> {
         let key = (created.handle.logical, created.handle.real);
         let inode = Arc::new(Inode::created(self.clone(), created, fd)?);
-        remember(&mut self.inodes.lock().unwrap_or_else(PoisonError::into_inner), key, &inode);
+        self.buffer.lock().put(key, &inode);
         Ok(inode)
     }
 
@@ -79,9 +80,9 @@ impl Store {
         // A large layout takes a while to read, and other files must not wait for it under the lock. What is wrong with
         // it is said when the file is opened.
         let _layout = self.layouts.get_for(&handle.layout, stat.st_uid);
-        let mut inodes = self.inodes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut files = self.buffer.lock();
         let key = (handle.logical, stat.st_ino);
-        if let Some(inode) = inodes.get(&key).and_then(Weak::upgrade) {
+        if let Some(inode) = files.get(key) {
             if !inode.can_write()
                 && let (own, true) = reopen(fd, &path)?
             {
@@ -91,7 +92,7 @@ impl Store {
         }
         let (own, writable) = reopen(fd, &path)?;
         let inode = Arc::new(Inode::new(self.clone(), handle.logical, stat.st_ino, own, writable)?);
-        remember(&mut inodes, key, &inode);
+        files.put(key, &inode);
         Ok(Some(inode))
     }
 
@@ -112,16 +113,16 @@ impl Store {
         }
         // As in `inode`: not under the lock.
         let _layout = self.layouts.get_for(&handle.layout, stat.st_uid);
-        let mut inodes = self.inodes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut files = self.buffer.lock();
         let key = (known, stat.st_ino);
-        if let Some(inode) = inodes.get(&key).and_then(Weak::upgrade) {
+        if let Some(inode) = files.get(key) {
             if writable && !inode.can_write() {
                 inode.offer_descriptor(own)?;
             }
             return Ok(Some((inode, stat)));
         }
         let inode = Arc::new(Inode::known(self.clone(), (handle, epoch), stat.st_uid, own, writable)?);
-        remember(&mut inodes, key, &inode);
+        files.put(key, &inode);
         Ok(Some((inode, stat)))
     }
 
@@ -176,7 +177,7 @@ impl Store {
         // Only a move takes a datafile from a file, and counts its version up: there was none when `stat` was read.
         // What is gathered for it is not in the inode.
         if handle.is_as_made()
-            && hints::write_behind(&handle.optimisations).is_none()
+            && parser::setting(&handle.optimisations, &WRITEBEHIND).is_none()
             && let Some(found) = Attributes::of_alone(Some(handle.logical), stat)
         {
             return Ok(found);
@@ -250,19 +251,23 @@ impl Store {
         inode.collect()
     }
 
+    /// What this process remembers of the last opens of the regular file behind `fd` (any descriptor, O_PATH too). `opens` counts
+    /// none: that is known to the way in. Two system calls.
+    ///
+    /// # Errors
+    /// Those of the calls; the handle is damaged.
+    pub fn last_opens(&self, fd: BorrowedFd<'_>) -> Result<LastOpens> {
+        let path = proc_path(fd);
+        let real = rustix::fs::fstat(fd).map_err(Error::io("read", &path))?.st_ino;
+        let key = (read_handle(&path, real)?.map_or(real, |handle| handle.logical), real);
+        let last = |writes| self.buffer.opens.last(key, writes);
+        Ok(LastOpens { read: last(false), written: last(true), ..LastOpens::default() })
+    }
+
     /// Whether this process uses the placed file of this logical handle and inode.
     pub(crate) fn has_open(&self, handle: u64, real: u64) -> bool {
-        let inodes = self.inodes.lock().unwrap_or_else(PoisonError::into_inner);
-        inodes.get(&(handle, real)).is_some_and(|inode| inode.strong_count() > 0)
+        self.buffer.lock().has((handle, real))
     }
-}
-
-/// Remembers an inode, and forgets those that are no longer in use: each about once for every time it was remembered.
-fn remember(inodes: &mut HashMap<(u64, u64), Weak<Inode>>, key: (u64, u64), inode: &Arc<Inode>) {
-    if inodes.len() >= 64 && inodes.len().is_power_of_two() {
-        inodes.retain(|_, other| other.strong_count() > 0);
-    }
-    inodes.insert(key, Arc::downgrade(inode));
 }
 
 /// A descriptor of our own for the inode behind `fd`, and whether it can write.

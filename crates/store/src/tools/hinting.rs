@@ -2,9 +2,8 @@
 
 use crate::file::inode::Inode;
 use crate::format::handle::Optimisations;
-use crate::format::hints::{
-    ATTRIBUTE, DirectoryHints, MAX_BYTES, cached, direct_least_bytes, rank, read_ahead, write_behind,
-};
+use crate::format::hints::{ATTRIBUTE, DirectoryHints, MAX_BYTES};
+use crate::format::parser::AskedPaths;
 use crate::os::error::{Error, HintsError, Result};
 use crate::os::sys::{proc_path, retry};
 use crate::pool::store::Store;
@@ -95,18 +94,19 @@ impl Store {
         let hints = self.hints(directory)?;
         let name = path.file_name().unwrap_or_default();
         let inode = self.existing(path)?;
+        let asked = AskedPaths::parse(&placed.made_with);
         Ok(PathTaken {
             size_bytes: status.size_bytes,
             head_bytes: placed.placement.layout.head_in_inode_bytes(),
             has_handle: placed.has_handle,
             version: placed.placement.version,
-            reads_ahead: !self.plane().is_shared() && read_ahead(&placed.made_with).is_some(),
-            writes_behind: write_behind(&placed.made_with).is_some(),
-            is_cached: !self.plane().is_shared() && cached(&placed.made_with).is_some(),
+            reads_ahead: !self.plane().is_shared() && asked.read_ahead.is_some(),
+            writes_behind: asked.write_behind.is_some(),
+            is_cached: !self.plane().is_shared() && asked.cached.is_some(),
             has_writer: inode.as_ref().map_or(Ok(false), |inode| inode.is_held())?,
             is_kept: inode.as_ref().map_or(Ok(false), |inode| self.heads.is_kept(inode.handle()))?,
-            rank: rank(&placed.made_with),
-            direct_least_bytes: direct_least_bytes(&placed.made_with),
+            rank: asked.rank,
+            direct_least_bytes: asked.direct_least_bytes,
             made_with: placed.made_with,
             rule: self.rule_for(path)?.map(|rule| rule.pattern),
             landed_on: placed.landed_on,

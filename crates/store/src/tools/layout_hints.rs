@@ -38,6 +38,17 @@ fn pattern_of(beginning: &str, names: Option<&Pattern>) -> Result<Pattern> {
     Pattern::new(&text).map_err(|error| Error::Invalid(error.to_string()))
 }
 
+/// The patterns of the rules that say something of exactly these names: the one of hints, and, as `apply` sets it for files to
+/// come, the one of the directory itself.
+fn patterns_of(beginning: &str, names: Option<&Pattern>) -> Result<Vec<Pattern>> {
+    let mut found = vec![pattern_of(beginning, names)?];
+    if let Some(names) = names {
+        let text = format!("{beginning}{}", names.as_str());
+        found.push(Pattern::new(&text).map_err(|error| Error::Invalid(error.to_string()))?);
+    }
+    Ok(found)
+}
+
 impl Store {
     /// Says what layout files get that are made in the directory at `path` (relative to the tree) or below it, with a name that
     /// matches `names`, in place of what was said of exactly these. Of all names it counts only where no pattern of the directory
@@ -70,16 +81,16 @@ impl Store {
         found.map(|(pattern, rule)| Ok(HintedLayout { pattern, layout: self.rule_layout(rule)? })).collect()
     }
 
-    /// Whether [`Store::hint_layout`] has said something of exactly these names.
+    /// Whether a rule of the directory says something of exactly these names: of [`Store::hint_layout`], or of `apply`.
     ///
     /// # Errors
     /// The rules cannot be read.
     pub(crate) fn has_hinted_layout(&self, path: &Path, names: Option<&Pattern>) -> Result<bool> {
-        let pattern = pattern_of(&beginning(path)?, names)?;
-        Ok(self.rules()?.iter().any(|rule| rule.pattern == pattern))
+        let patterns = patterns_of(&beginning(path)?, names)?;
+        Ok(self.rules()?.iter().any(|rule| patterns.contains(&rule.pattern)))
     }
 
-    /// Removes what [`Store::hint_layout`] has said of exactly these names. Where what is to be done `then` fails, nothing is changed.
+    /// Removes the rules of the directory for exactly these names. Where what is to be done `then` fails, nothing is changed.
     ///
     /// # Errors
     /// The rules cannot be read or written; those of `then`.
@@ -89,8 +100,8 @@ impl Store {
         names: Option<&Pattern>,
         then: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
-        let pattern = pattern_of(&beginning(path)?, names)?;
-        self.change_rules_then(|rules| rules.retain(|rule| rule.pattern != pattern), then)
+        let patterns = patterns_of(&beginning(path)?, names)?;
+        self.change_rules_then(|rules| rules.retain(|rule| !patterns.contains(&rule.pattern)), then)
     }
 
     /// Removes all that [`Store::hint_layout`] has said of the directory, as one change with what is to be done `then`.

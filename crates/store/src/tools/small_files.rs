@@ -7,7 +7,7 @@
 
 use crate::file::inode::Inode;
 use crate::file::steps::Then;
-use crate::format::hints;
+use crate::format::parser;
 use crate::os::error::{Error, Result};
 use crate::os::sync::{Mutex, guard};
 use crate::pool::store::Store;
@@ -81,14 +81,14 @@ impl Store {
         if !inode.has_handle() {
             return Ok(None);
         }
-        let made_with = hints::small(&inode.read_handle()?.optimisations).map(|small| small.value(0));
+        let made_with = parser::small_bytes(&inode.read_handle()?.optimisations);
         if before.is_none() && made_with.is_none() {
             return Ok(None);
         }
         let head_bytes = inode.layout()?.head_in_inode_bytes();
         let (path, size_bytes) = (entry.path(), inode.attributes()?.size_bytes);
         let name = path.file_name().unwrap_or(OsStr::new("")).as_bytes();
-        let hinted = hints::small(&Self::hints_in(entry.directory()).of_name(name)).map(|small| small.value(0));
+        let hinted = parser::small_bytes(&Self::hints_in(entry.directory()).of_name(name));
         // Where nothing is hinted any more, what it has is the most.
         let Some(most_bytes) = hinted.or((head_bytes > 0).then_some(head_bytes)) else { return Ok(None) };
         let step_bytes = SMALL.parameters[0].multiple;

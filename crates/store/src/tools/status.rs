@@ -2,7 +2,7 @@
 
 use crate::file::inode::Inode;
 use crate::format::handle::Optimisations;
-use crate::format::hints;
+use crate::format::parser;
 use crate::format::placement::{Datafiles, Placement};
 use crate::os::error::{Error, Result};
 use crate::pool::pool_file::Pool;
@@ -151,8 +151,8 @@ impl Store {
         let planned = has_handle.then(|| self.layout_for(path)).transpose()?;
         let made_with = if has_handle { inode.read_handle()?.optimisations } else { Optimisations::default() };
         // One whose first bytes were longer than its head has none.
-        let head = hints::small(&made_with).filter(|_| placement.layout.head_in_inode_bytes() > 0);
-        let planned = planned.map(|planned| match head.map(|head| planned.with_head_in_inode(head.value(0))) {
+        let head = parser::small_bytes(&made_with).filter(|_| placement.layout.head_in_inode_bytes() > 0);
+        let planned = planned.map(|planned| match head.map(|head| planned.with_head_in_inode(head)) {
             Some(Ok(with_head)) => Arc::new(with_head),
             _ => planned,
         });

@@ -13,7 +13,9 @@
 //! in a pool of several users, whose counters do not tell of all writers.
 
 use crate::file::inode::Inode;
+use crate::file::paths::open_terms::{KernelPages, OpenTerms};
 use crate::file::paths::path::IoPath;
+use crate::file::paths::record::NotTaken;
 use crate::file::requests::Requests;
 use crate::os::error::Result;
 use crate::os::sync::guard;
@@ -35,13 +37,23 @@ pub(crate) struct Cached {
 }
 
 impl Cached {
-    /// The path over `below` of one open of `inode`, or `below` itself where no pages may be kept now. Of files without the hint one
-    /// load, else three system calls.
-    pub(crate) fn over(below: Box<dyn IoPath>, inode: &Arc<Inode>) -> Box<dyn IoPath> {
-        match inode.keep_pages() {
-            Some(epoch) => Box::new(Self { below, inode: inode.clone(), epoch }),
-            None => below,
+    /// Its part of the decision for an open of `inode`: why its pages may not be kept, or the path over the others, by `below`. Three
+    /// system calls where they may.
+    pub(crate) fn decide(
+        inode: &Arc<Inode>,
+        terms: &OpenTerms,
+        below: impl FnOnce() -> Box<dyn IoPath>,
+    ) -> Result<Self, NotTaken> {
+        match terms.pages {
+            _ if terms.writes => return Err(NotTaken::ForWriting),
+            KernelPages::NoMount => return Err(NotTaken::NoMount),
+            KernelPages::ServesItself => return Err(NotTaken::KernelServes),
+            KernelPages::WritesBack => return Err(NotTaken::WritesBack),
+            KernelPages::PastThem => return Err(NotTaken::PastPages),
+            KernelPages::MayKeep => {}
         }
+        let epoch = inode.keep_pages()?;
+        Ok(Self { below: below(), inode: inode.clone(), epoch })
     }
 }
 
@@ -71,26 +83,33 @@ impl Inode {
         self.known_file().is_ok_and(|file| file.cached().is_some())
     }
 
-    /// Keeps writers away until [`Inode::let_go_of_pages`]; the value of the file's epoch counter then. `None`: it has a writer, or
-    /// is none whose pages may be kept.
-    fn keep_pages(&self) -> Option<u32> {
-        let file = self.known_file().ok()?;
-        let hint = file.cached()?;
-        if self.store.plane().is_shared() || file.placement().layout.head_in_inode_bytes() > 0 {
-            return None;
+    /// Keeps writers away until [`Inode::let_go_of_pages`]; the value of the file's epoch counter then. Else why not: it has a writer,
+    /// or is none whose pages may be kept.
+    fn keep_pages(&self) -> Result<u32, NotTaken> {
+        let file = self.known_file().map_err(|_| NotTaken::Unhinted)?;
+        let hint = file.cached().ok_or(NotTaken::Unhinted)?;
+        if self.store.plane().is_shared() {
+            return Err(NotTaken::SharedPool);
+        }
+        if file.placement().layout.head_in_inode_bytes() > 0 {
+            return Err(NotTaken::InInode);
         }
         {
             let mut writers = guard(&self.writers);
             let has_writers = writers.count > 0 || writers.heads > 0;
             if has_writers || (writers.kept == 0 && !self.store.heads.try_keep(self.handle())) {
-                return None;
+                return Err(NotTaken::Writer);
             }
             writers.kept += 1;
         }
-        let epoch = self.epoch_without_writers().ok().flatten();
         let fits = || self.stat().is_ok_and(|stat| stat.st_size as u64 <= hint.most_bytes);
-        let epoch = epoch.filter(|_| fits());
-        if epoch.is_none() {
+        let epoch = match self.epoch_without_writers() {
+            Ok(Some(epoch)) if fits() => Ok(epoch),
+            Ok(Some(_)) => Err(NotTaken::TooLarge),
+            // Where it cannot be found out, it may have one.
+            Ok(None) | Err(_) => Err(NotTaken::Writer),
+        };
+        if epoch.is_err() {
             self.let_go_of_pages();
         }
         epoch

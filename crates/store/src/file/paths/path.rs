@@ -1,4 +1,14 @@
 //! What a path is.
+//!
+//! There are two kinds. What an open asks for beside its bytes stands over them as an [`IoPath`]: it sees the requests of one open, and
+//! decides whether and when they go on. Where the bytes are is a
+//! [`crate::file::paths::place::PlacePath`]: `inline` for those in the inode, over `striped` for those on
+//! servers. A request is split by the layout in one place ([`crate::file::placed_file`]), and its parts go to the place of their region. They
+//! cannot be split above that: all parts of a request are of one snapshot of the placement and of one look at the epoch counter, a write
+//! is cut back as a whole where a part of it fails, and all servers are told of their parts before the first is waited for. So a place
+//! says what the engine needs for a part, and moves no byte by itself. It is chosen by one comparison, without a virtual call.
+//!
+//! `direct` and `class` are neither: each is one comparison with a number of the file, in a file of its own.
 
 use crate::file::requests::Requests;
 use crate::os::error::Result;

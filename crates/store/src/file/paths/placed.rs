@@ -1,4 +1,5 @@
-//! The path that each file has: to where its layout says that the bytes are, in the inode or on the servers.
+//! The lowest [`IoPath`] of each open: it hands requests to the file, which splits them by its layout for the places
+//! ([`crate::file::paths::inline`] over [`crate::file::paths::striped`]).
 
 use crate::file::paths::path::IoPath;
 use crate::file::requests::Requests;

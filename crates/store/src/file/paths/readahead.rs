@@ -15,12 +15,15 @@
 use crate::file::inode::Inode;
 use crate::file::paths::dense::{Dense, MOST_BLOCK_BYTES};
 use crate::file::paths::fetch::{Covering, Fetch, FetchesAhead, Scatter, covering};
+use crate::file::paths::open_terms::{KernelPages, OpenTerms};
 use crate::file::paths::path::IoPath;
 use crate::file::paths::pattern::{ReadFront, ReadHistory, ReadPattern};
+use crate::file::paths::record::{NotTaken, PathKind, PathState};
 use crate::file::paths::together::StreamTogether;
 use crate::file::paths::windows::WindowBounds;
+use crate::file::placed_file::PlacedFile;
 use crate::file::requests::Requests;
-use crate::format::hints::ReadAheadHint;
+use crate::format::parser::ReadAheadHint;
 use crate::os::error::Result;
 use crate::os::sync::{Mutex, guard};
 use std::io::{IoSlice, IoSliceMut};
@@ -67,6 +70,26 @@ impl<B: IoPath + Clone + 'static> ReadAhead<B> {
     /// The path over `below` of one open of `inode`.
     pub(crate) fn over(below: B, inode: Arc<Inode>, hint: ReadAheadHint) -> Self {
         Self { below, inode, hint, process: std::process::id(), stream: Mutex::default() }
+    }
+
+    /// Its part of the decision for an open of a file that asks for it: whether it is on the way, and what is to be said of that. One
+    /// load for each datafile until one is found. Where there is no memory now, or no byte on the servers, there may be later.
+    pub(crate) fn decide(
+        inode: &Inode,
+        file: &PlacedFile,
+        hint: ReadAheadHint,
+        terms: &OpenTerms,
+    ) -> (bool, PathState) {
+        let not = PathState::Not;
+        match terms.pages {
+            _ if terms.writes => (false, not(NotTaken::ForWriting)),
+            _ if inode.store.plane().is_shared() => (false, not(NotTaken::SharedPool)),
+            KernelPages::ServesItself => (true, not(NotTaken::KernelServes)),
+            _ if file.whole_inode().is_some() => (true, not(NotTaken::InInode)),
+            _ if !file.striped().has_datafile() => (true, not(NotTaken::NoDatafile)),
+            _ if !inode.store.fetched.has(hint.window_bytes, MOST_BYTES) => (true, not(NotTaken::Memory)),
+            _ => (true, PathState::Taken),
+        }
     }
 
     /// Notes a request, fetches what comes behind it, and gives the fetches that have all of its bytes.
@@ -145,7 +168,7 @@ impl<B: IoPath + Clone + 'static> ReadAhead<B> {
         let layout = &file.placement().layout;
         let block_bytes = self.hint.window_bytes.min(MOST_BLOCK_BYTES);
         // No byte of the head is fetched.
-        if !file.has_datafile() || offset - offset % block_bytes < layout.head_in_inode_bytes() {
+        if !file.striped().has_datafile() || offset - offset % block_bytes < layout.head_in_inode_bytes() {
             return None;
         }
         let price_us = |offset, len| self.inode.store.read_us(layout, offset, len);
@@ -257,17 +280,30 @@ impl<B: IoPath + Clone + 'static> ReadAhead<B> {
     /// where its places are known.
     fn head_bytes(&self) -> Option<u64> {
         let file = self.inode.known_file().ok()?;
-        file.has_datafile().then(|| file.placement().layout.head_in_inode_bytes())
+        file.striped().has_datafile().then(|| file.placement().layout.head_in_inode_bytes())
     }
 
-    /// Has a thread fetch `[offset, offset + len)`. `None`: the file has a writer, or there is no room or thread for it. One
-    /// system call, or four while the file is moved.
+    /// Has a thread fetch `[offset, offset + len)`, and notes why it cannot where it cannot: `None`. One system call, or four while the
+    /// file is moved.
     fn fetch(&self, sender: Sender, offset: u64, len: u64) -> Option<Arc<Fetch>> {
-        let counted = self.inode.counted_with_still_bytes().ok()??;
+        let fetch = self.try_fetch(sender, offset, len);
+        let state = fetch.as_ref().map_or_else(|reason| PathState::Not(*reason), |_| PathState::Taken);
+        self.inode.note_path(false, PathKind::ReadAhead, state);
+        fetch.ok()
+    }
+
+    /// As [`ReadAhead::fetch`].
+    ///
+    /// # Errors
+    /// The file has a writer, or there is no room or thread for it.
+    fn try_fetch(&self, sender: Sender, offset: u64, len: u64) -> Result<Arc<Fetch>, NotTaken> {
+        let counted = self.inode.counted_with_still_bytes().ok().flatten().ok_or(NotTaken::Writer)?;
         // In this order: where the handle loses the hint later, the changes of its bytes are counted up once more, and where it had lost
         // it before, a writer may count none.
-        self.inode.known_file().ok()?.read_ahead()?;
-        let room = self.inode.store.fetched.take(len, MOST_BYTES)?;
+        let is_hinted = self.inode.known_file().is_ok_and(|file| file.read_ahead().is_some());
+        let room =
+            if is_hinted { self.inode.store.fetched.take(len, MOST_BYTES) } else { return Err(NotTaken::Unhinted) };
+        let room = room.ok_or(NotTaken::Memory)?;
         let fetch = Arc::new(Fetch::new(offset, len as usize, counted, room));
         let (weak, below, inode) = (Arc::downgrade(&fetch), self.below.clone(), self.inode.clone());
         let work = move || {
@@ -275,7 +311,7 @@ impl<B: IoPath + Clone + 'static> ReadAhead<B> {
             let Some(fetch) = weak.upgrade() else { return };
             fetch.run(|bytes| read_ahead(&below, &inode, sender, bytes, fetch.offset));
         };
-        self.inode.store.threads.try_do(work).then_some(fetch)
+        if self.inode.store.threads.try_do(work) { Ok(fetch) } else { Err(NotTaken::Thread) }
     }
 
     /// Lets go of what was fetched, for this open and for all.

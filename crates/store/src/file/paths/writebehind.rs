@@ -16,9 +16,12 @@
 
 use crate::file::inode::Inode;
 use crate::file::paths::gathered::{FirstWrite, GatheredPiece};
+use crate::file::paths::open_terms::{KernelPages, OpenTerms};
 use crate::file::paths::path::IoPath;
+use crate::file::paths::record::{NotTaken, PathKind, PathState};
+use crate::file::placed_file::PlacedFile;
 use crate::file::requests::{Requests, stripe_end};
-use crate::format::hints::WriteBehindHint;
+use crate::format::parser::WriteBehindHint;
 use crate::format::placement::Datafiles;
 use crate::os::error::Result;
 use crate::os::sync::MutexGuard;
@@ -129,7 +132,9 @@ impl Inode {
         let touched = datafiles_of(&file.datafiles().placed, bytes, index_of).into_iter().map(|index| {
             let stat = match index {
                 Datafiles::INODE => rustix::fs::fstat(self.descriptor()).ok(),
-                index => file.readable_datafile(index).ok().flatten().and_then(|fd| rustix::fs::fstat(fd).ok()),
+                index => {
+                    file.striped().readable_datafile(index).ok().flatten().and_then(|fd| rustix::fs::fstat(fd).ok())
+                }
             };
             let time = |stat: rustix::fs::Stat| Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec as _ };
             (index, stat.map_or(Timespec { tv_sec: i64::MIN, tv_nsec: 0 }, time))
@@ -152,7 +157,7 @@ impl Inode {
             let times = Timestamps { last_access: omit, last_modification: time };
             let _ = match index {
                 Datafiles::INODE => rustix::fs::futimens(self.descriptor(), &times),
-                index => match file.readable_datafile(index) {
+                index => match file.striped().readable_datafile(index) {
                     Ok(Some(fd)) => rustix::fs::futimens(fd, &times),
                     _ => Ok(()),
                 },
@@ -244,6 +249,30 @@ impl<B: IoPath> WriteBehind<B> {
         Self { below, inode, hint }
     }
 
+    /// Its part of the decision for an open of a file that asks for it: whether it is on the way, and what is to be said of that. One
+    /// load for each datafile until one is found.
+    pub(crate) fn decide(
+        inode: &Inode,
+        file: &PlacedFile,
+        hint: WriteBehindHint,
+        terms: &OpenTerms,
+    ) -> (bool, PathState) {
+        let not = PathState::Not;
+        let in_use = || !inode.store.gathered.has(2 * hint.size_bytes, MOST_BYTES);
+        match terms.pages {
+            _ if !terms.writes => (false, not(NotTaken::ForReading)),
+            KernelPages::ServesItself => (true, not(NotTaken::KernelServes)),
+            KernelPages::WritesBack => (true, not(NotTaken::WritesBack)),
+            _ if terms.at_once => (true, not(NotTaken::AtOnce)),
+            _ if terms.appends => (true, not(NotTaken::Appends)),
+            _ if file.placement().layout.head_in_inode_bytes() > 0 && !file.striped().has_datafile() => {
+                (true, not(NotTaken::InInode))
+            }
+            _ if in_use() => (true, not(NotTaken::Memory)),
+            _ => (true, PathState::Taken),
+        }
+    }
+
     /// Where the piece that begins at `offset` ends.
     fn until(&self, offset: u64) -> Option<u64> {
         let file = self.inode.known_file().ok()?;
@@ -251,18 +280,31 @@ impl<B: IoPath> WriteBehind<B> {
         (until > offset).then_some(until)
     }
 
-    /// Begins a new piece; `None` where none can be kept back.
+    /// Begins a new piece, and notes why none can be kept back where that is so: `None`.
     fn begin(&self, piece: &mut GatheredPiece, sender: Sender, offset: u64) -> Option<()> {
+        let begun = self.try_begin(piece, sender, offset);
+        self.note(begun.map_or_else(PathState::Not, |()| PathState::Taken));
+        begun.ok()
+    }
+
+    /// What has become of this path.
+    fn note(&self, state: PathState) {
+        self.inode.note_path(true, PathKind::WriteBehind, state);
+    }
+
+    fn try_begin(&self, piece: &mut GatheredPiece, sender: Sender, offset: u64) -> Result<(), NotTaken> {
         if piece.has_failed {
-            return None;
+            return Err(NotTaken::GivenUp);
         }
-        piece.until = self.until(offset)?;
+        // What is known of the file's places says why not.
+        piece.until = self.until(offset).ok_or(NotTaken::Unhinted)?;
         piece.offset = offset;
         if piece.room.is_none() {
             // A write that reaches past the end of a piece is as long again at most.
-            piece.room = Some(self.inode.store.gathered.take(2 * self.hint.size_bytes, MOST_BYTES)?);
+            let room = self.inode.store.gathered.take(2 * self.hint.size_bytes, MOST_BYTES);
+            piece.room = Some(room.ok_or(NotTaken::Memory)?);
         }
-        self.note_first(piece, sender)
+        self.note_first(piece, sender).ok_or(NotTaken::Thread)
     }
 
     /// Notes that the first byte of the piece was written now. `None`: there is no timer.
@@ -281,6 +323,7 @@ impl<B: IoPath> WriteBehind<B> {
     /// What was gathered before, or these bytes, could not be put on the servers, and are given up.
     fn gather(&self, sender: Sender, bufs: &[IoSlice<'_>], offset: u64) -> Result<bool> {
         if !self.inode.gathered.is_own() {
+            self.note(PathState::Not(NotTaken::Child));
             return Ok(false);
         }
         let mut piece = self.inode.gathered.lock();
