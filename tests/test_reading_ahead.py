@@ -47,7 +47,7 @@ def said(file):
 
 
 def made_with(file, path):
-    return _native.path_taken(str(file), path)["made_with"]
+    return _native.path_taken(str(file), path, [])["made_with"]
 
 
 def test_what_gains_in_two_decisions_is_hinted_for_new_files_and_for_those_that_are_read(read):

@@ -82,7 +82,7 @@ impl Core {
             return Ok(self.travel().into_bytes());
         }
         if name.as_bytes() == OPENS {
-            return self.opens_of(node).map(|opens| opens.to_string().into_bytes());
+            return self.opens_of(node, caller).map(|opens| opens.to_string().into_bytes());
         }
         self.knows_lists(name)?;
         // Other kinds all users may read, or the kernel decides by the caller alone.
@@ -92,10 +92,15 @@ impl Core {
         self.value_of(node, name)
     }
 
-    /// What this mount knows of the opens of a regular file. Two system calls.
-    fn opens_of(&self, node: &Node) -> Result<LastOpens, Errno> {
+    /// What this mount knows of the opens of a regular file, for a caller who may read it now. Three system calls.
+    fn opens_of(&self, node: &Node, caller: Caller) -> Result<LastOpens, Errno> {
         if !node.is_file() {
             return Err(Errno::NODATA);
+        }
+        // The kernel asks for the right to read a file before it looks for a user's attribute of it.
+        match self.as_caller(caller, || self.value_of(node, OsStr::new(stripewise_store::handle::ATTRIBUTE))) {
+            Ok(_) | Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
+            Err(errno) => return Err(errno),
         }
         let shared = lock(&node.shared).clone();
         let count = |of: fn(&SharedFile) -> &AtomicUsize| {

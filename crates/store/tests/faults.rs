@@ -145,7 +145,7 @@ fn a_missing_server_does_not_shorten_the_file() {
     other.release_writer().unwrap();
     drop((other, two));
 
-    // OpenTerms and closing it again, and trying to move it, do not settle it either.
+    // Opening and closing it again, and trying to move it, do not settle it either.
     let store = pool.open();
     let inode = store.lookup(Path::new("file")).unwrap().unwrap();
     inode.register_writer().unwrap();

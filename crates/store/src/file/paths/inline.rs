@@ -36,7 +36,7 @@ impl<B: PlacePath> Inline<B> {
     /// The descriptor of the namespace inode, whose server is connected.
     ///
     /// # Errors
-    /// [`Error::Elsewhere`] where the inode is not here; those of [`OpenServer::backend`].
+    /// [`Error::Elsewhere`] where the inode is not here; those of [`crate::backend::plane::OpenServer::backend`].
     fn inode_on_meta(&self) -> Result<RawFd> {
         let inode = self.inode.as_ref().ok_or(Error::Elsewhere)?.as_raw_fd();
         self.below.plane().server(ServerId::META)?.backend()?;
