@@ -4,13 +4,19 @@ import hashlib
 import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
+import pytest
+
+import stripewise
 from stripewise.api import hinting, placing
 from stripewise.api.files import open_pool
 from stripewise.api.pools import Pool
 
 ROOT = Path(__file__).parent.parent
+BIN = Path(stripewise.__file__).parent / "_bin"
 
 
 READ = """
@@ -288,6 +294,32 @@ def test_why_tells_of_a_program_that_goes_past_the_mount(pool):
         assert "took striped, past the mount by its program itself" in asked(pool, "a", "--why").stdout
         pool.python(READ, preload=False)
         assert not last_opens(pool, "a")["read"]["past_the_mount"]
+    finally:
+        pool.stripewise("umount", "--lazy", pool.mount)
+
+
+OPENS_AS_ANOTHER_USER = """
+import os, sys
+os.setgid(65534)
+os.setuid(65534)
+for name in ("a", "b"):
+    try:
+        print(os.getxattr(name, "system.stripewise.opens").split()[0].decode())
+    except PermissionError:
+        print("refused")
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
+def test_opens_are_told_to_users_who_may_read_the_file(pool):
+    subprocess.run([BIN / "stripewise-mount", pool.file, pool.mount, "-o", "allow_other"], check=True, timeout=60)
+    try:
+        for name, mode in (("a", 0o600), ("b", 0o644)):
+            (pool.mount / name).write_bytes(b"x")
+            (pool.mount / name).chmod(mode)
+        command = [sys.executable, "-I", "-c", OPENS_AS_ANOTHER_USER]
+        told = subprocess.run(command, cwd=pool.mount, check=True, timeout=60, capture_output=True, text=True)
+        assert told.stdout.split() == ["refused", "opens=0"]
     finally:
         pool.stripewise("umount", "--lazy", pool.mount)
 
