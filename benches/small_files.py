@@ -35,12 +35,14 @@ def run(context: Context, processes: int, repetitions: int) -> Iterator[Figure |
     files = 500 if context.quick else FILES
     # Now, as it may have to be built, which is no part of what is timed.
     example("metadata_cost")
-    pool = request_cost.plain_pool(context.directory, 2)
     with ExitStack() as mounts:
-        mounts.enter_context(pool_mounted(pool.file, pool.mount))
-        sides = {kind: pool.mount / kind for kind in (HINTED, PLAIN)}
-        for directory in sides.values():
-            directory.mkdir()
+        sides = {}
+        # Each side has a mount of its own, as the others have: what the kernel knows of a mount is bounded.
+        for kind in (HINTED, PLAIN):
+            pool = request_cost.plain_pool(context.directory / kind, 2)
+            mounts.enter_context(pool_mounted(pool.file, pool.mount))
+            sides[kind] = pool.mount / kind
+            sides[kind].mkdir()
         checked([*STRIPEWISE, "hint", sides[HINTED], "small=64K"])
         for name, command, point in _others(context):
             mounts.enter_context(mounted(command, point, most_descriptors()))
