@@ -156,10 +156,12 @@ fn write_pages(inode: Arc<Inode>, known: &Known, first: usize, may_fail: bool) {
     open.release().expect("released");
 }
 
+/// Reads pages in their order, twice, so that what comes next may be fetched ahead, or at random.
 fn read_pages(inode: Arc<Inode>, known: &Known) {
     let open = OpenInode::new(inode, false, false);
-    for _ in 0..PAGES {
-        let page = thread_rng().gen_range(0..PAGES);
+    let in_order = thread_rng().gen_bool(0.5);
+    for number in 0..if in_order { 2 * PAGES } else { PAGES } {
+        let page = if in_order { number % PAGES } else { thread_rng().gen_range(0..PAGES) };
         let least = known.least(page);
         let mut bytes = [0; PAGE as usize];
         let mut done = 0;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use stripewise_layout::{Layout, ServerId, Stripe};
-use stripewise_optimisation::SMALL;
+use stripewise_optimisation::{OptimisationSetting, SMALL};
 use stripewise_store::handle::Optimisations;
 use stripewise_store::pool::{PoolSpec, ProfileSource, TierSpec};
 use stripewise_store::{Collected, Inode, Pool, Store, Then};
@@ -193,6 +193,8 @@ fn make_with(store: &Arc<Store>, name: &str, layout: &Layout, hinted: &Optimisat
 fn make_small(store: &Arc<Store>, name: &str, head_bytes: u64) -> OwnedFd {
     let mut hinted = Optimisations::default();
     hinted.enable(SMALL.index, head_bytes).expect("a size");
+    let (index, parameters) = OptimisationSetting::parse("readahead=64K:2").expect("a setting").pack();
+    hinted.enable(index, parameters).expect("a setting");
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let fd = rustix::fs::openat(store.tree(), name, flags, Mode::from_raw_mode(0o600)).expect("a file");
     drop(store.create(fd.as_fd(), &hinted, || Ok(name.into())).expect("a handle"));

@@ -78,14 +78,12 @@ impl Core {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX);
         let owner = rustix::process::geteuid().as_raw();
-        let opens = Shares::new(InodeRoom::for_opens(descriptors), owner);
-        // What one user has lent to inodes, another would have to wait for.
+        let (half, most) = (InodeRoom::new(descriptors), InodeRoom::for_opens(descriptors));
+        let (opens, nodes) = (Shares::new(most, owner), Shares::new(half.most(), owner));
         let room = match store.plane().is_shared() {
-            true => InodeRoom::new(descriptors),
-            false => InodeRoom::beside(descriptors, opens.clone()),
+            true => half,
+            false => InodeRoom::beside(descriptors, opens.clone(), nodes.clone()),
         };
-        // A user is asked when as many are known as there is room for: what is free of half as many more is for all.
-        let nodes = Shares::new(room.aim() + room.aim() / 2, owner);
         let table = Table::new(store.tree(), room).map_err(MountError::system("opening the pool's names"))?;
         let neighbours = Arc::new(Neighbours::join(&store)?);
         if options.writeback_cache {
@@ -178,13 +176,19 @@ impl Core {
         self.table.room.admit(|| self.nodes.is_fair(user))
     }
 
-    /// Lets `user` open another file or directory. A few atomic operations as long as there is room.
+    /// How many descriptors a file takes that is open, at most.
+    pub fn most_descriptors(&self) -> usize {
+        3 + self.store.pool().servers.len()
+    }
+
+    /// Lets `user` open another file, or directory, which takes that many descriptors at most. A few atomic operations as long as there is
+    /// room.
     ///
     /// # Errors
     /// `ENFILE`: the user has more open than are free.
-    pub fn admit_open(&self, user: u32) -> Result<UserShare, Errno> {
+    pub fn admit_open(&self, user: u32, units: usize) -> Result<UserShare, Errno> {
         let share = self.opens.take(user, 1)?;
-        self.table.room.take_back();
+        self.table.room.take_back(units);
         Ok(share)
     }
 

@@ -105,7 +105,7 @@ impl OpenDir {
     /// Those of `open`.
     /// `ENFILE`: the user has more open than are free.
     pub fn open(core: &Core, user: u32, ino: u64) -> Result<Arc<OpenDir>, Errno> {
-        let share = core.admit_open(user)?;
+        let share = core.admit_open(user, 1)?;
         let node = core.table.get(ino)?;
         let directory = core.table.reopen(&node, OFlags::RDONLY | OFlags::DIRECTORY)?;
         Ok(Arc::new(OpenDir {

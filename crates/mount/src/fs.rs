@@ -414,7 +414,7 @@ impl PoolFs {
                 return reply.error(errno);
             }
             node.untold();
-            let own = match self.core.admit_open(request.uid) {
+            let own = match self.core.admit_open(request.uid, self.core.most_descriptors()) {
                 Ok(own) => own,
                 Err(errno) => return reply.error(errno),
             };
@@ -436,7 +436,10 @@ impl PoolFs {
 
     fn create(&self, request: &RequestHeader, name: &OsStr, maker: Maker, flags: i32, reply: Reply<'_>) {
         guarded("create", || {
-            let own = self.core.admit(request.uid).and_then(|()| self.core.admit_open(request.uid));
+            let own = self
+                .core
+                .admit(request.uid)
+                .and_then(|()| self.core.admit_open(request.uid, self.core.most_descriptors()));
             let own = match own {
                 Ok(own) => own,
                 Err(errno) => return reply.error(errno),
@@ -459,10 +462,12 @@ impl PoolFs {
     fn create_unnamed(&self, request: &RequestHeader, maker: Maker, flags: i32, reply: Reply<'_>) {
         guarded("tmpfile", || {
             let core = &self.core;
-            let own = match core.admit(request.uid).and_then(|()| core.admit_open(request.uid)) {
-                Ok(own) => own,
-                Err(errno) => return reply.error(errno),
-            };
+            let own =
+                match core.admit(request.uid).and_then(|()| core.admit_open(request.uid, self.core.most_descriptors()))
+                {
+                    Ok(own) => own,
+                    Err(errno) => return reply.error(errno),
+                };
             let backing = |fd: &OwnedFd| reply.open_backing(fd.as_fd()).map(Backing::Kernel);
             let opened = core.table.get(request.ino).map_err(Failure::from).and_then(|dir| {
                 let made = core.with_room(|| core.make_unnamed(&dir, maker))?;

@@ -5,8 +5,9 @@
 //! [`InodeRoom::aim`], the mount asks it to drop the oldest unused ones (`FUSE_NOTIFY_PRUNE`, Linux 6.18). The kernel then
 //! gives its references back, and looks a dropped inode up again when a program uses it.
 //!
-//! Where one user alone has the pool, inodes also get the descriptors that are set aside for opens and not in use. With the limit of
-//! 20,000 of many containers a program walks 15,000 files, and not 10,000, before the kernel has to look up names again that it knew.
+//! While root and the mount's owner alone use it, inodes also get the descriptors that are set aside for opens and not in use. With the
+//! limit of 20,000 of many containers a program walks 15,000 files, and not 10,000, before the kernel has to look up names again that it knew.
+//! Another user could pin what is lent, and opens would wait for it in vain.
 //!
 //! Older kernels cannot be asked: there the limit of open files, which the mount raises as far as it may, has to suffice
 //! for all the inodes that the kernel's memory holds.
@@ -27,7 +28,7 @@ const AIM: usize = 1 << 17;
 /// How long a lookup waits for room, and in what steps.
 const STEP: Duration = Duration::from_millis(1);
 const STEPS: usize = 1000;
-/// Most threads that wait for a user who has more than is fair: the others serve.
+/// Most threads that wait for a user who has more than is fair, or for an open: the others serve.
 const MOST_WAITING: usize = 2;
 
 /// How many inodes the kernel knows and may know.
@@ -36,13 +37,13 @@ pub struct InodeRoom {
     known: AtomicUsize,
     /// How many open files the process may have.
     descriptors: usize,
-    /// What opens hold, where inodes get what opens leave.
-    lent_by: Option<Arc<Shares>>,
+    /// What users hold of opens and of inodes, where inodes get what opens leave.
+    lent_by: Option<(Arc<Shares>, Arc<Shares>)>,
     /// The kernel can be asked.
     pub prunes: AtomicBool,
     asked: Mutex<Asked>,
     wanted: Condvar,
-    /// Threads that wait for room for a user who has more than is fair.
+    /// Threads that wait for room: for a user who has more than is fair, or for an open.
     waiting: AtomicUsize,
 }
 
@@ -68,9 +69,9 @@ impl InodeRoom {
     }
 
     /// Room for inodes beside `opens`, which leave what they do not hold to them: three quarters of the descriptors but those of opens,
-    /// and half of them in any case.
-    pub fn beside(descriptors: usize, opens: Arc<Shares>) -> InodeRoom {
-        InodeRoom { lent_by: Some(opens), ..InodeRoom::new(descriptors) }
+    /// and half of them in any case. As [`InodeRoom::new`] while another user than root and the owner has any of these, or of `nodes`.
+    pub fn beside(descriptors: usize, opens: Arc<Shares>, nodes: Arc<Shares>) -> InodeRoom {
+        InodeRoom { lent_by: Some((opens, nodes)), ..InodeRoom::new(descriptors) }
     }
 
     /// How many of `descriptors` are for what is open: a sixteenth of all is for the mount's own work.
@@ -83,36 +84,42 @@ impl InodeRoom {
         self.descriptors / 32
     }
 
-    /// With more the kernel is asked to drop some. At most one atomic load.
-    pub fn aim(&self) -> usize {
+    /// With more the kernel is asked to drop some. At most three atomic loads.
+    fn aim(&self) -> usize {
         self.beside_opens(self.descriptors / 2, self.descriptors / 4 * 3).min(AIM)
     }
 
-    /// How many inodes the kernel may know: with more a lookup waits. At most one atomic load.
+    /// How many inodes the kernel may know: with more a lookup waits. At most three atomic loads.
     pub fn most(&self) -> usize {
         self.beside_opens(self.descriptors / 4 * 3, self.descriptors / 8 * 7).min(AIM * 3 / 2)
     }
 
     /// `least`, or what opens leave of `all` if that is more.
     fn beside_opens(&self, least: usize, all: usize) -> usize {
-        self.lent_by.as_ref().map_or(least, |opens| all.saturating_sub(opens.held()).max(least))
+        match &self.lent_by {
+            Some((opens, nodes)) if !opens.is_held_by_others() && !nodes.is_held_by_others() => {
+                all.saturating_sub(opens.held()).max(least)
+            }
+            _ => least,
+        }
     }
 
-    /// To be called when more is open: takes back what was lent to inodes. It waits until a sixteenth of all descriptors is free,
-    /// for at most the time that a lookup waits for room. A few atomic loads as long as there is room.
-    pub fn take_back(&self) {
-        let Some(opens) = self.lent_by.as_ref().filter(|_| self.prunes.load(Ordering::Relaxed)) else { return };
-        for _ in 0..STEPS {
-            let known = self.known();
-            if known <= self.aim() {
-                return;
-            }
-            self.want();
-            if known + opens.held() <= self.descriptors / 16 * 15 {
-                return;
-            }
-            thread::sleep(STEP);
+    /// To be called before something is opened that takes `units` descriptors at most: takes back what was lent to inodes. It waits until
+    /// they and a sixteenth of all are free, for at most the time that a lookup waits for room. A few atomic loads as long as there is room.
+    pub fn take_back(&self, units: usize) {
+        let Some((opens, _)) = self.lent_by.as_ref().filter(|_| self.prunes.load(Ordering::Relaxed)) else { return };
+        let is_full = || self.known() + opens.held() + units > self.descriptors / 16 * 15;
+        if self.known() <= self.aim() {
+            return;
         }
+        self.want();
+        let waiting = self.waiting.fetch_add(1, Ordering::AcqRel);
+        let mut steps = 0..if waiting < MOST_WAITING { STEPS } else { 0 };
+        while is_full() && self.known() > self.aim() && steps.next().is_some() {
+            thread::sleep(STEP);
+            self.want();
+        }
+        self.waiting.fetch_sub(1, Ordering::AcqRel);
     }
 
     /// Has the kernel asked to drop some.
@@ -232,18 +239,22 @@ mod tests {
 
     #[test]
     fn inodes_get_what_opens_leave_and_give_it_back() {
-        let opens = Shares::new(InodeRoom::for_opens(1024), 0);
-        let room = InodeRoom::beside(1024, opens.clone());
+        let (opens, nodes) = (Shares::new(InodeRoom::for_opens(1024), 0), Shares::new(768, 0));
+        let room = InodeRoom::beside(1024, opens.clone(), nodes.clone());
         assert_eq!((room.aim(), room.most()), (768, 896));
+        for shares in [&opens, &nodes] {
+            let _other = shares.charge(1000, 1);
+            assert_eq!((room.aim(), room.most()), (512, 768), "another user's would not be given back");
+        }
         let (few, many) = (opens.charge(0, 100), opens.charge(0, 300));
         assert_eq!((room.aim(), room.most()), (512, 768), "no less than where nothing is lent");
         drop(many);
         assert_eq!((room.aim(), room.most()), (668, 796));
         room.known.store(760, Ordering::Relaxed);
-        room.take_back();
+        room.take_back(1);
         assert!(!lock(&room.asked).wanted, "the kernel cannot be asked");
         room.prunes.store(true, Ordering::Relaxed);
-        room.take_back();
+        room.take_back(1);
         assert!(lock(&room.asked).wanted, "there is room yet, and it gets less");
         assert!(room.excess_per_mille() > 0);
         drop(few);
@@ -253,10 +264,12 @@ mod tests {
     #[test]
     fn an_open_waits_for_what_is_taken_back() {
         let opens = Shares::new(InodeRoom::for_opens(1024), 0);
-        let room = Arc::new(InodeRoom::beside(1024, opens.clone()));
+        let room = Arc::new(InodeRoom::beside(1024, opens.clone(), Shares::new(768, 0)));
         room.prunes.store(true, Ordering::Relaxed);
-        room.known.store(890, Ordering::Relaxed);
-        let _held = opens.charge(0, 110);
+        room.known.store(860, Ordering::Relaxed);
+        let _held = opens.charge(0, 90);
+        room.take_back(10);
+        assert!(room.wait() && room.known() == 860, "these are free, and soon more are");
         let kernel = thread::spawn({
             let room = room.clone();
             move || {
@@ -264,7 +277,7 @@ mod tests {
                 room.known.store(700, Ordering::Relaxed);
             }
         });
-        room.take_back();
+        room.take_back(11);
         assert_eq!(room.known(), 700);
         kernel.join().unwrap();
     }

@@ -23,6 +23,8 @@ pub struct Shares {
     /// The user whose mount it is.
     owner: u32,
     held: AtomicUsize,
+    /// What users other than root and the owner hold of that.
+    held_by_others: AtomicUsize,
     users: Vec<User>,
 }
 
@@ -46,7 +48,7 @@ impl Shares {
     /// Shares of `most` things in a mount of user `owner`.
     pub fn new(most: usize, owner: u32) -> Arc<Shares> {
         let users = (0..USERS).map(|_| User::default()).collect();
-        Arc::new(Shares { most, owner, held: AtomicUsize::new(0), users })
+        Arc::new(Shares { most, owner, held: AtomicUsize::new(0), held_by_others: AtomicUsize::new(0), users })
     }
 
     /// Counts `units` more for `user`. A few atomic operations.
@@ -63,6 +65,9 @@ impl Shares {
         let index = self.index(user);
         self.users[index].held.fetch_add(units, Ordering::AcqRel);
         self.held.fetch_add(units, Ordering::AcqRel);
+        if !self.is_owners(user) {
+            self.held_by_others.fetch_add(units, Ordering::AcqRel);
+        }
         UserShare { shares: self.clone(), user, index, units }
     }
 
@@ -71,10 +76,19 @@ impl Shares {
         self.held.load(Ordering::Acquire)
     }
 
+    /// Whether users other than root and the owner hold any. One atomic load.
+    pub fn is_held_by_others(&self) -> bool {
+        self.held_by_others.load(Ordering::Acquire) > 0
+    }
+
+    fn is_owners(&self, user: u32) -> bool {
+        user == 0 || user == self.owner
+    }
+
     /// Whether `user` holds no more than are free.
     pub fn is_fair(&self, user: u32) -> bool {
         let free = self.most.saturating_sub(self.held());
-        user == 0 || user == self.owner || self.users[self.index(user)].held.load(Ordering::Acquire) <= free
+        self.is_owners(user) || self.users[self.index(user)].held.load(Ordering::Acquire) <= free
     }
 
     /// Where a user is counted. A place is never given to another.
@@ -103,6 +117,9 @@ impl Drop for UserShare {
     fn drop(&mut self) {
         self.shares.users[self.index].held.fetch_sub(self.units, Ordering::AcqRel);
         self.shares.held.fetch_sub(self.units, Ordering::AcqRel);
+        if !self.shares.is_owners(self.user) {
+            self.shares.held_by_others.fetch_sub(self.units, Ordering::AcqRel);
+        }
     }
 }
 

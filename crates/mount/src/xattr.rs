@@ -97,6 +97,10 @@ impl Core {
         if !node.is_file() {
             return Err(Errno::NODATA);
         }
+        // Without root's rights nothing can be asked as another user.
+        if !self.is_root && caller.uid != 0 && caller.uid != rustix::process::geteuid().as_raw() {
+            return Err(Errno::ACCESS);
+        }
         // The kernel asks for the right to read a file before it looks for a user's attribute of it.
         match self.as_caller(caller, || self.value_of(node, OsStr::new(stripewise_store::handle::ATTRIBUTE))) {
             Ok(_) | Err(Errno::NODATA | Errno::OPNOTSUPP) => {}

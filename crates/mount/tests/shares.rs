@@ -14,6 +14,19 @@ const ROOT: u32 = 0;
 /// Of the mount's process, where a test does not say otherwise.
 const DESCRIPTORS: u32 = 1024;
 
+/// Opens files with bytes on a server, as many as have room in the descriptors for opens; none waits for long.
+const OPEN_MANY: &str = r#"
+import time
+opened = []
+for number in range(60):
+    began = time.monotonic()
+    opened.append(os.open(f"{M}/many{number}", os.O_CREAT | os.O_RDWR, 0o600))
+    os.write(opened[-1], b"x" * 20000)
+    took = time.monotonic() - began
+    assert took < 20, took
+for fd in opened: assert os.pread(fd, 20001, 0) == b"x" * 20000
+"#;
+
 /// A pool with a mount for all users, of a process with a bound of descriptors that it cannot raise.
 struct Mount {
     pool: TestPool,
@@ -258,7 +271,22 @@ sys.stdin.read()
     for user in [OTHER, ROOT] {
         mount.ok(user, WORK);
     }
+    // Those that are set aside for opens are lent to no inode of another user.
+    mount.ok(ROOT, OPEN_MANY);
     end(greedy);
+}
+
+#[test]
+fn what_is_lent_to_inodes_is_there_for_opens_again() {
+    let mount = Mount::new();
+    mount.ok(
+        ROOT,
+        r#"
+for number in range(1500): os.mkdir(f"{M}/{number}")
+for number in range(1500): os.stat(f"{M}/{number}")
+"#,
+    );
+    mount.ok(ROOT, OPEN_MANY);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
 use std::sync::Arc;
 use stripewise_layout::{Layout, Pattern, ServerId};
-use stripewise_optimisation::{OptimisationSetting, READAHEAD, SMALL};
+use stripewise_optimisation::{OptimisationSetting, READAHEAD, SMALL, TABLE};
 use stripewise_store::adding::add_server;
 use stripewise_store::drain::DrainWatch;
 use stripewise_store::handle::Optimisations;
@@ -137,6 +137,24 @@ fn it_is_told_why_a_file_is_where_it_is() {
     assert_eq!((why.head_bytes, why.made_with), (0, Optimisations::default()));
     assert_eq!(content(&files, "f"), b"bytes");
     assert!(store.path_taken(Path::new(".")).unwrap_err().to_string().contains("not a placed file"));
+}
+
+#[test]
+fn a_file_gets_every_optimisation_of_the_table_that_its_directory_hints() {
+    let pool = TestPool::new(2);
+    let files = Files::open(pool.pool.clone()).unwrap();
+    let store = files.store();
+    let mut every = Optimisations::default();
+    for of in TABLE {
+        let (index, parameters) = OptimisationSetting::parse(of.name).unwrap().pack();
+        every.enable(index, parameters).unwrap();
+    }
+    store.change_hints(Path::new("."), |hints| hints.set(None, every.clone())).unwrap();
+    make(&files, "f", b"x");
+    let got = store.path_taken(Path::new("f")).unwrap().made_with;
+    for of in TABLE {
+        assert!(got.parameters(of.index).is_some(), "{}", of.name);
+    }
 }
 
 #[test]

@@ -116,10 +116,8 @@ impl Inode {
         self.store.check_new_layout(&without_head)?;
         let hash = self.store.layouts.put(&without_head)?;
         let layout = self.store.layouts.get(&hash)?;
-        lock.try_exclusive(Purpose::Still)?;
-        let left = self.move_off_tier(handle, (hash, layout), lock);
-        lock.unlock(Purpose::Still)?;
-        left.map(|()| true)
+        // Not as a file whose bytes are still ([`Purpose::Still`]): it has writers, and what is fetched ahead now would be old.
+        self.move_off_tier(handle, (hash, layout), lock).map(|()| true)
     }
 
     fn move_off_tier(&self, handle: Handle, (hash, layout): ([u8; 32], Arc<Layout>), lock: &LockFile) -> Result<()> {

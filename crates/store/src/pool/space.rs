@@ -10,7 +10,7 @@ use crate::pool::open_pool::OpenPool;
 use std::sync::Arc;
 use std::time::Duration;
 use stripewise_layout::{Layout, ServerId, Stripe};
-use stripewise_optimisation::{CACHED, CLASS, DIRECT, OptimisationSetting, READAHEAD, SMALL, WRITEBEHIND};
+use stripewise_optimisation::{OptimisationSetting, SMALL, TABLE};
 
 /// Servers are asked for their room at most this often …
 const SHORTEST: Duration = Duration::from_millis(1);
@@ -134,7 +134,8 @@ impl OpenPool {
             // The table keeps its bounds.
             let _ = got.enable(index, parameters);
         };
-        for of in [&READAHEAD, &WRITEBEHIND, &CACHED, &CLASS, &DIRECT] {
+        // What says where bytes are is looked at below.
+        for of in TABLE.iter().filter(|of| of.index != SMALL.index) {
             if let Some(setting) = parser::setting(hinted, of) {
                 add(&mut got, setting);
             }

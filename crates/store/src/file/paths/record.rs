@@ -319,7 +319,7 @@ impl std::error::Error for UnknownRecord {}
 impl FromStr for LastOpens {
     type Err = UnknownRecord;
 
-    /// Reads what `Display` wrote, also of a later release that has more paths.
+    /// Reads what `Display` wrote, also of a later release that has more paths and reasons.
     fn from_str(text: &str) -> Result<Self, UnknownRecord> {
         let mut lines = text.lines();
         let mut found = Self::default();
@@ -346,8 +346,10 @@ impl FromStr for LastOpens {
                     continue;
                 }
                 let (name, state) = word.split_once('=').ok_or(UnknownRecord)?;
-                if let Some((kind, _)) = PathKind::ALL.iter().find(|(_, path)| *path == name) {
-                    record = record.with(*kind, PathState::of_word(state).ok_or(UnknownRecord)?);
+                // A path or a reason of a later release is left out.
+                let kind = PathKind::ALL.iter().find(|(_, path)| *path == name);
+                if let Some(((kind, _), state)) = kind.zip(PathState::of_word(state)) {
+                    record = record.with(*kind, state);
                 }
             }
             *place = Some(record);
@@ -390,10 +392,10 @@ mod tests {
         let said = LastOpens { opens: 1, writing: 1, read: None, written: Some(past) };
         assert!(said.to_string().contains("written past inline=-"));
         assert_eq!(said.to_string().parse(), Ok(said));
-        for other in ["", "opens", "opens=x", "opens=1\nread inline", "opens=1\nread inline=no"] {
+        for other in ["", "opens", "opens=x", "opens=1\nread inline"] {
             assert_eq!(other.parse::<LastOpens>(), Err(UnknownRecord), "{other}");
         }
-        let later = "opens=1 writing=0 more=2\nread striped=taken newer=x\nother";
+        let later = "opens=1 writing=0 more=2\nread striped=taken newer=x cached=newer\nother";
         let read = OpenRecord::default().with(PathKind::Striped, PathState::Taken);
         assert_eq!(later.parse(), Ok(LastOpens { opens: 1, writing: 0, read: Some(read), written: None }));
     }
