@@ -115,6 +115,21 @@ def test_a_service_that_does_not_answer_is_told_of(file, monkeypatch):
         asking.answer(pool, said.append)
 
 
+def test_a_service_that_takes_a_question_and_never_answers_is_told_of(file):
+    """As one that hangs while it plans, or cannot write its line."""
+    pool, now_s, said = Pool.load(file), [0.0], []
+
+    def show(_):
+        now_s[0] += asking.TAKE_S / 4
+        assert now_s[0] < 9 * asking.TAKE_S, "it waits for ever"
+        if now_s[0] == asking.TAKE_S / 2:
+            assert len(asking.take(pool)) == 1
+
+    with adapting.alone(pool), pytest.raises(StripewiseError, match="has moved nothing and not answered for 600 s"):
+        asking.answer(pool, said.append, show, lambda: now_s[0])
+    assert "it decides" in said[-1] and now_s[0] > 1.5 * asking.TAKE_S, "it has its time from when it takes that on"
+
+
 def test_a_service_that_moves_data_is_waited_for_and_its_move_is_told(hot, monkeypatch):
     """Each word of the move takes longer by the clock of the one that asks, until that has waited for long."""
     pool, now_s, shown, told = Pool.load(hot[1]), [0.0], [], []

@@ -29,7 +29,7 @@ __all__ = ["EndedError", "answer", "is_waiting", "take"]
 DIRECTORY = "adapt-asked"
 """In the pool's namespace."""
 TAKE_S = 600.0
-"""For how long a process may move nothing and not take what it is asked, as while it plans."""
+"""For how long a process may move nothing and not take what it is asked, or not answer it, as while it plans."""
 SAY_S = 30.0
 """Between two words of how far a move is."""
 LOOK_S = 0.1
@@ -80,15 +80,18 @@ def answer(
     """Asks for a decision and waits for it; `say` is told how far that is, and `show` the move that goes on.
 
     While data moves it waits. Raises `EndedError` where the process that adapts the pool ends, and `StripewiseError`
-    where it neither moves anything nor takes the question in time.
+    where it moves nothing, and neither takes the question nor answers it, in time.
     """
     file = _asked(pool)
     told = _Told(pool, say, show, clock)
     try:
         say(f"pool '{pool.name}' is adapted by another process, which is asked to decide now, by its own options")
-        _wait_until_taken(pool, file, told)
+        while file.exists():
+            told.look()
+            time.sleep(LOOK_S)
     finally:
         file.unlink(missing_ok=True)
+    told.goes_on()
     say("it decides, and moves what pays; Ctrl-C ends this command alone")
     stamp: object = ()
     while True:
@@ -124,10 +127,14 @@ class _Told:
         self._said_s = -math.inf
         self._seen: Move | None = None
 
-    def look(self) -> float:
-        """Tells of the move that goes on. For how long it has not gone on, or there was none.
+    def goes_on(self) -> None:
+        """Notes a sign of life."""
+        self._since_s = self._clock()
 
-        Raises `EndedError` where the process has ended.
+    def look(self) -> None:
+        """Tells of the move that goes on.
+
+        Raises `EndedError` where the process has ended, and `StripewiseError` where it gives no sign of life.
         """
         now_s, move = self._clock(), moving.now(self._pool)
         self._show(move)
@@ -143,7 +150,11 @@ class _Told:
                 raise EndedError(
                     f"the process that adapted pool '{self._pool.name}' has ended without an answer; try again"
                 )
-        return now_s - self._since_s
+        if now_s - self._since_s > TAKE_S:
+            raise StripewiseError(
+                f"the process that adapts pool '{self._pool.name}' has moved nothing and not answered for "
+                f"{TAKE_S:.0f} s: its planner may take longer, or a disk may not answer; try again later, or end it"
+            )
 
 
 def _words(move: Move) -> str:
@@ -171,13 +182,3 @@ def _asked(pool: Pool) -> Path:
             f"made: {error.strerror}"
         ) from error
     return file
-
-
-def _wait_until_taken(pool: Pool, file: Path, told: _Told) -> None:
-    while file.exists():
-        if told.look() > TAKE_S:
-            raise StripewiseError(
-                f"the process that adapts pool '{pool.name}' has moved nothing and not answered for {TAKE_S:.0f} s: "
-                f"its planner may take longer, or a disk may not answer; try again later, or end it"
-            )
-        time.sleep(LOOK_S)
