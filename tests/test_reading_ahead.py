@@ -8,6 +8,7 @@ import pytest
 
 from stripewise import _native
 from stripewise.api import adapt as adapting
+from stripewise.api import kept_lines, reading_ahead
 from stripewise.pool import Pool
 
 BIN = Path(sys.executable).parent
@@ -86,6 +87,34 @@ def test_what_a_person_has_hinted_stays_and_what_was_removed_is_not_hinted_again
     stripewise("hint", mount, "--remove")
     (kept,) = hints(file)
     assert (kept["verdict"], said(file)) == ("kept", []) and "was removed" in kept["why"]
+
+
+def test_what_was_removed_is_not_hinted_again_once_the_decision_that_set_it_is_no_longer_kept(read, monkeypatch):
+    stripewise, file = read
+    # Each line begins a file.
+    monkeypatch.setattr(kept_lines, "MOST_BYTES", 1)
+    assert [of["verdict"] for _ in range(5) for of in hints(file)] == ["waits", "hinted", "kept", "kept", "kept"]
+    (kept,) = hints(file)
+    assert (kept["verdict"], kept["why"]) == ("kept", "it is hinted already"), "it is known as one of its own"
+    assert len(adapting.decisions(Pool.load(file))) == 2
+    stripewise("hint", file.parent / "mount", "--remove")
+    for _ in range(4):
+        (kept,) = hints(file)
+        assert (kept["verdict"], said(file)) == ("kept", []) and "was removed" in kept["why"]
+
+
+def test_hints_that_are_remembered_are_bounded_and_what_is_none_is_left_out(monkeypatch):
+    monkeypatch.setattr(reading_ahead, "MOST_SET", 2)
+    keys = ("directory", "pattern", "optimisation")
+    told = [("a", None, "readahead=1MiB:2"), ("b", "*.h5", "readahead=1MiB:2"), ("c", None, "readahead=1MiB:2")]
+    hints = [{"verdict": "hinted", **dict(zip(keys, of, strict=True))} for of in told]
+    newer = {**hints[0], "optimisation": "readahead=2MiB:2", "now_s": 1.0}
+    lines = [{"hints": hints}, {"hints": 7}, {}, {"hints": [7, {"verdict": "hinted"}, {**hints[1], "verdict": "kept"}]}]
+    assert reading_ahead.set_by(lines) == hints[1:]
+    assert reading_ahead.set_by([*lines, {"hints": [newer]}]) == [
+        hints[2],
+        {**hints[0], "optimisation": "readahead=2MiB:2"},
+    ]
 
 
 def test_a_file_with_a_writer_gets_it_later(read):

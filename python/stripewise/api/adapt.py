@@ -166,12 +166,14 @@ def kept(pool: Pool) -> Kept:
 
 
 def _remembered(lines: Sequence[Decision], others: Sequence[Decision]) -> list[Decision]:
-    """What counts on when lines go: decisions by verdict, bytes that were copied, and heat that was moved."""
+    """What counts on when lines go: decisions by verdict, bytes that were copied, heat that was moved, hints."""
     if not lines:
         return []
     before = [line for line in others if line.get("what") == GONE]
-    found = totals([*(line for line in lines if line.get("what") != GONE), *before])
-    return [{"time_s": lines[-1]["time_s"], "what": GONE, **asdict(found)}]
+    there = [line for line in lines if line.get("what") != GONE]
+    found = {"time_s": lines[-1]["time_s"], "what": GONE, **asdict(totals([*there, *before]))}
+    hints = reading_ahead.set_by([*before, *there])
+    return [{**found, "hints": hints} if hints else found]
 
 
 @dataclass(frozen=True)
@@ -473,7 +475,10 @@ def _move_small_files(pool: Pool, limits: Limits, decision: Decision, *, pace: P
 def _read_ahead(pool: Pool, heat: PoolHeat, *, dry_run: bool) -> Decision:
     """The hints that gain for what is read, and those that were set; nothing where none gains."""
     try:
-        found = reading_ahead.take(pool, heat, decisions(pool), dry_run=dry_run)
+        lines = kept(pool).lines()
+        gone = [line for line in lines if line.get("what") == GONE]
+        there = [line for line in lines if line.get("what") != GONE]
+        found = reading_ahead.take(pool, heat, [*gone, *there], dry_run=dry_run)
     except StripewiseError as error:
         # Data can move all the same.
         found = [{"verdict": "failed", "why": str(error)}]

@@ -22,10 +22,13 @@ if TYPE_CHECKING:
     from stripewise._native import PoolHeat, ProposedHint
     from stripewise.pool import Pool
 
-__all__ = ["hinted", "take"]
+__all__ = ["hinted", "set_by", "take"]
 
 NAME = "readahead"
 """`writebehind` is for people to hint: it changes when other mounts see what was written."""
+
+MOST_SET = 1000
+"""Hints that are remembered of decisions which are no longer kept: the last ones that were set."""
 
 Proposal = dict[str, Any]
 """A hint with its numbers, and what became of it: as a decision keeps them in `hints`."""
@@ -42,10 +45,34 @@ def hinted(pool: Pool, heat: PoolHeat) -> list[ProposedHint]:
     return [hint for hint in found if hint["optimisation"].startswith(f"{NAME}=")]
 
 
+def set_by(decisions: Iterable[Mapping[str, Any]]) -> list[Proposal]:
+    """The hints that decisions have set, as they were set last, the oldest first; what is no hint is left out."""
+    found: dict[tuple[str, str | None], Proposal] = {}
+    for of in (of for decision in decisions for of in _proposals(decision)):
+        match of:
+            case {
+                "verdict": "hinted",
+                "directory": str(directory),
+                "pattern": None | str() as pattern,
+                "optimisation": str(optimisation),
+            }:
+                found.pop((directory, pattern), None)
+                found[directory, pattern] = {
+                    "verdict": "hinted",
+                    "directory": directory,
+                    "pattern": pattern,
+                    "optimisation": optimisation,
+                }
+    return list(found.values())[-MOST_SET:]
+
+
 def take(
     pool: Pool, heat: PoolHeat, decisions: Iterable[Mapping[str, Any]], *, dry_run: bool = False
 ) -> list[Proposal]:
-    """Hints what gained in the last of the `decisions`, too; each proposal with its numbers and what was done."""
+    """Hints what gained in the last of the `decisions`, too; each proposal with its numbers and what was done.
+
+    The first of them may be one that stands for those that have gone: it has what `set_by` says of them.
+    """
     before = list(decisions)
     asked = hinted(pool, heat)
     return [_taken(pool, heat, hint, before, dry_run=dry_run) for hint in asked]
@@ -56,7 +83,7 @@ def _taken(
 ) -> Proposal:
     directory, pattern, setting = hint["directory"] or ".", hint["pattern"], hint["optimisation"]
     said = _said(pool, directory)
-    own = [of for decision in before for of in _of(decision, hint) if of.get("verdict") == "hinted"]
+    own = set_by({"hints": _of(decision, hint)} for decision in before)
     is_own = bool(own) and said == [(pattern, own[-1]["optimisation"])]
     found: Proposal = {**hint, "verdict": "kept", "files_hinted": 0, "skipped": []}
     if is_own:
@@ -81,11 +108,15 @@ def _taken(
     return {**found, "verdict": "hinted"}
 
 
-def _of(decision: Mapping[str, Any], hint: ProposedHint) -> list[Mapping[str, Any]]:
+def _of(decision: Mapping[str, Any], hint: ProposedHint) -> list[Proposal]:
     """What a decision says of that hint, whatever its window; what is no proposal in its line is not believed."""
-    known = decision.get("hints")
-    proposals = [of for of in known if isinstance(of, dict)] if isinstance(known, list) else []
+    proposals = _proposals(decision)
     return [of for of in proposals if all(of.get(key) == hint[key] for key in ("directory", "pattern"))]
+
+
+def _proposals(decision: Mapping[str, Any]) -> list[Proposal]:
+    known = decision.get("hints")
+    return [of for of in known if isinstance(of, dict)] if isinstance(known, list) else []
 
 
 def _said(pool: Pool, directory: str) -> list[tuple[str | None, str]]:
