@@ -1,5 +1,6 @@
 """`adapt` as a service: it goes on where decisions fail, and knows the servers that come and go meanwhile."""
 
+import errno
 import fcntl
 import json
 import os
@@ -7,6 +8,7 @@ import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 
 import pytest
 
@@ -128,6 +130,42 @@ def test_a_service_that_takes_a_question_and_never_answers_is_told_of(file):
     with adapting.alone(pool), pytest.raises(StripewiseError, match="has moved nothing and not answered for 600 s"):
         asking.answer(pool, said.append, show, lambda: now_s[0])
     assert "it decides" in said[-1] and now_s[0] > 1.5 * asking.TAKE_S, "it has its time from when it takes that on"
+
+
+@pytest.mark.parametrize("is_read_only", [False, True])
+def test_what_cannot_be_removed_is_no_question_and_no_decision_is_made_for_it(file, monkeypatch, is_read_only):
+    """A directory among them, or a question as the namespace turns read-only."""
+    pool, unlink = Pool.load(file), Path.unlink
+    directory = asking._asked(pool).parent
+    assert asking.is_waiting(pool)
+    if is_read_only:
+        monkeypatch.setattr(Path, "unlink", lambda *_, **__: (_ for _ in ()).throw(OSError(errno.EROFS, "read-only")))
+        assert asking.take(pool) == []
+        (later,) = (of.name for of in directory.iterdir())
+    else:
+        (directory / "a directory").mkdir()
+        (later,) = (of.name for of in directory.iterdir() if of.is_file())
+        assert asking.take(pool) == [later], "it goes on past the other one"
+        later = asking._asked(pool).name
+        assert asking.is_waiting(pool)
+        assert asking.take(pool) == [later]
+    assert not asking.is_waiting(pool)
+    slept = []
+    monkeypatch.setattr(adapt_service.time, "sleep", slept.append)
+    adapt_service._wait(pool, 600.0, lambda: len(slept) < 3)
+    assert slept == [adapt_service.LOOK_S] * 3, "it waits"
+    if is_read_only:
+        # Once it can be written again, the next one takes it.
+        monkeypatch.setattr(Path, "unlink", unlink)
+        assert (asking.take(pool), asking.is_waiting(pool)) == ([later], False)
+
+
+def test_a_service_that_waits_sleeps_also_where_it_is_asked_again_and_again(file, monkeypatch):
+    pool, slept = Pool.load(file), []
+    asking._asked(pool)
+    monkeypatch.setattr(adapt_service.time, "sleep", slept.append)
+    adapt_service._wait(pool, 600.0, lambda: True)
+    assert slept == [adapt_service.LOOK_S]
 
 
 def test_a_service_that_moves_data_is_waited_for_and_its_move_is_told(hot, monkeypatch):

@@ -122,6 +122,9 @@ def _failed(pool: Pool, error: Exception, asked: Sequence[str] = ()) -> adapt.De
 
 
 def _wait(pool: Pool, seconds: float, goes_on: Callable[[], bool]) -> None:
+    """Waits for that long, or until a command asks for a decision: that is looked for after a sleep, never before."""
     due_s = time.monotonic() + seconds
-    while goes_on() and not asking.is_waiting(pool) and (left_s := due_s - time.monotonic()) > 0:
+    while goes_on() and (left_s := due_s - time.monotonic()) > 0:
         time.sleep(min(LOOK_S, left_s))
+        if asking.is_waiting(pool):
+            return

@@ -42,24 +42,45 @@ def _directory(pool: Pool) -> Path:
     return pool.namespace / DIRECTORY
 
 
+_refused: dict[Path, frozenset[str]] = {}
+"""By directory, the names that could not be removed there when questions were taken last."""
+
+
 def is_waiting(pool: Pool) -> bool:
-    """Whether a command asks for a decision. Four system calls, or one where none ever did."""
+    """Whether a command asks for a decision. Four system calls, or one where none ever did.
+
+    What could not be removed as questions were taken is none, until they are taken again.
+    """
+    directory = _directory(pool)
+    refused = _refused.get(directory, frozenset())
     try:
-        with os.scandir(_directory(pool)) as found:
-            return any(True for _ in found)
+        with os.scandir(directory) as found:
+            return any(of.name not in refused for of in found)
     except OSError:
         return False
 
 
 def take(pool: Pool) -> list[str]:
-    """The names of all questions; the next decision answers them."""
-    taken = []
+    """The names of all questions; the next decision answers them.
+
+    What cannot be removed is no question: each look would find it again, and each decision would answer it.
+    """
+    directory = _directory(pool)
+    taken, refused = [], set()
     try:
-        for file in _directory(pool).iterdir():
-            file.unlink(missing_ok=True)
-            taken.append(file.name)
+        files = list(directory.iterdir())
     except OSError:
-        pass  # No command ever asked, or what it asked cannot be answered.
+        files = []  # No command ever asked, or what it asked cannot be answered.
+    for file in files:
+        try:
+            file.unlink()
+        except FileNotFoundError:
+            continue  # Its command has taken it back.
+        except OSError:
+            refused.add(file.name)
+        else:
+            taken.append(file.name)
+    _refused[directory] = frozenset(refused)
     return sorted(taken)
 
 
