@@ -15,7 +15,7 @@ import pytest
 from conftest import BIN
 from stripewise import StripewiseError, _native
 from stripewise.api import adapt as adapting
-from stripewise.api import adapt_service, asking, metrics, moving
+from stripewise.api import adapt_service, asking, kept_lines, leaving, metrics, moved, moving, small_files
 from stripewise.api.adapt_service import Wanted
 from stripewise.api.between import Rounds
 from stripewise.api.pacing import Pace
@@ -166,6 +166,37 @@ def test_a_service_that_waits_sleeps_also_where_it_is_asked_again_and_again(file
     monkeypatch.setattr(adapt_service.time, "sleep", slept.append)
     adapt_service._wait(pool, 600.0, lambda: True)
     assert slept == [adapt_service.LOOK_S]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes files for another user")
+def test_what_root_makes_in_the_namespace_of_a_user_belongs_to_that_user(pool, tmp_path, monkeypatch):
+    """So that a service of the user finds what root asks, and the user may adapt the pool as before."""
+    loaded = Pool.load(pool.file)
+    namespace = loaded.namespace
+    os.chown(namespace, 65534, 65533)
+    before = {of.name for of in namespace.iterdir()}
+    (secret := tmp_path / "secret").write_bytes(b"")
+    os.link(secret, namespace / moving.STATE)
+    monkeypatch.setattr(kept_lines, "MOST_BYTES", 1)
+    with adapting.alone(loaded):
+        question = asking._asked(loaded)
+        for _ in range(2):
+            adapting.failed(loaded, StripewiseError("the disk is tired"))
+            moved.record(loaded, {"what": "copied", "path": "f", "copied_bytes": 1})
+        leaving._keep(loaded, {1: (0, 1)})
+        small_files._keep(loaded, {1: (1.0, None)})
+        moving.Teller(loaded, lambda *_: True)("f", 0, 1)
+    made = [of for of in (*namespace.iterdir(), question) if of.name not in {*before, moving.STATE}]
+    assert len(made) == 9 and {(of.stat().st_uid, of.stat().st_gid) for of in made} == {(65534, 65533)}
+    assert {of.stat().st_mode & 0o077 for of in made} == {0}
+    assert secret.stat().st_uid == 0, "what is there is not given away, as it may be another name of what is root's"
+    (namespace / moving.STATE).unlink()
+    moving.Teller(loaded, lambda *_: True)("f", 0, 1)
+    assert (namespace / moving.STATE).stat().st_uid == 65534
+    (namespace / adapting.LOCK).unlink()
+    (namespace / adapting.LOCK).symlink_to(secret)
+    with pytest.raises(StripewiseError, match="cannot be written"), adapting.alone(loaded):
+        pass
 
 
 def test_a_service_that_moves_data_is_waited_for_and_its_move_is_told(hot, monkeypatch):

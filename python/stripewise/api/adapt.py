@@ -24,7 +24,18 @@ from typing import TYPE_CHECKING, Any
 
 from stripewise import _native, decided, layouts
 from stripewise._native import StripewiseError
-from stripewise.api import least_moves, measured, moved, parting, reading_ahead, relief, service, small_files, swaps
+from stripewise.api import (
+    least_moves,
+    measured,
+    moved,
+    owned,
+    parting,
+    reading_ahead,
+    relief,
+    service,
+    small_files,
+    swaps,
+)
 from stripewise.api import plan as planning
 from stripewise.api import trace as traces
 from stripewise.api.kept_lines import Kept
@@ -94,7 +105,7 @@ def alone(pool: Pool) -> Iterator[None]:
     """Keeps other processes from adapting the pool meanwhile. Raises `StripewiseError` where one does so now."""
     file = pool.namespace / LOCK
     try:
-        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        descriptor = owned.opened(file, os.O_RDWR)
     except OSError as error:
         raise StripewiseError(f"{file} cannot be written: {error.strerror}; run this as its owner") from error
     try:

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from stripewise._native import StripewiseError
-from stripewise.api import adapt, moving
+from stripewise.api import adapt, moving, owned
 from stripewise.api.moving import Move
 from stripewise.pool import Pool
 from stripewise.terminal import name
@@ -195,8 +195,8 @@ def _asked(pool: Pool) -> Path:
     directory = _directory(pool)
     file = directory / secrets.token_hex(8)
     try:
-        directory.mkdir(mode=0o700, exist_ok=True)
-        os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        owned.make_directory(directory)
+        os.close(owned.opened(file, os.O_WRONLY))
     except OSError as error:
         raise StripewiseError(
             f"pool '{pool.name}' is adapted by another process, which cannot be asked to decide now: {file} cannot be "

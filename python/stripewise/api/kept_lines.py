@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from stripewise import decided
+from stripewise.api import owned
 
 __all__ = ["Kept"]
 
@@ -52,8 +53,7 @@ class Kept:
         # A line that a kill has cut takes no other with it.
         text = f"\n{json.dumps(_bounded({'time_s': time.time(), **line}))}\n".encode()
         self._make_room()
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        descriptor = os.open(self.file, flags, 0o600)
+        descriptor = owned.opened(self.file, os.O_WRONLY | os.O_APPEND)
         try:
             while text:
                 text = text[os.write(descriptor, text) :]
@@ -74,7 +74,7 @@ class Kept:
             return
         remembered = self.remembered(self.of_file(self.old), self.of_file(self.file))
         text = "".join(f"{json.dumps(line)}\n" for line in remembered)
-        descriptor = os.open(self._new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        descriptor = owned.opened(self._new, os.O_WRONLY | os.O_TRUNC)
         with os.fdopen(descriptor, "w", encoding="utf-8") as new:
             new.write(text)
             new.flush()

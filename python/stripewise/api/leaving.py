@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stripewise import _native
+from stripewise.api import owned
 from stripewise.api.moved import Watched
 from stripewise.api.parting import FOREVER, STEP_BYTES
 
@@ -58,7 +59,7 @@ def known(pool: Pool) -> Known:
 def _keep(pool: Pool, found: Known) -> None:
     lines = [[handle, *part] for handle, part in list(found.items())[-MOST_KEPT:]]
     new = pool.namespace / f"{STATE}.new"
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    descriptor = owned.opened(new, os.O_WRONLY | os.O_TRUNC)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         json.dump(lines, file)
     new.rename(pool.namespace / STATE)

@@ -11,6 +11,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from stripewise import _native
+from stripewise.api import owned
 from stripewise.api.pacing import Pace, Pacer, Progress
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def _kept(pool: Pool) -> Kept:
 def _keep(pool: Pool, kept: Kept) -> None:
     lines = [[handle, *of] for handle, of in list(kept.items())[-MOST_KEPT:]]
     new = pool.namespace / f"{STATE}.new"
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    descriptor = owned.opened(new, os.O_WRONLY | os.O_TRUNC)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         json.dump(lines, file)
     new.rename(pool.namespace / STATE)
