@@ -76,6 +76,20 @@ def test_files_land_settle_once_and_hot_ones_stay(landing):
     assert servers(file, "hot")[0] == ["hdd.0-1", "ssd.0"]
 
 
+def test_settling_is_refused_beside_a_process_that_adapts_the_pool(landing):
+    """Both keep which files have left in part."""
+    stripewise, file, program = landing
+    program(WRITE, "large")
+    pool = Pool.load(file)
+    with adapting.alone(pool):
+        refused = stripewise("pool", "settle", file, "--urgent", check=False)
+        words = " ".join(refused.stderr.split())
+        assert refused.returncode == 1 and "which settles its files itself" in words and "--once` has it do so" in words
+        assert "1 file that landed there" in stripewise("pool", "settle", file, "--dry-run").stdout
+        assert servers(file, "large")[1]["landed_on"] == "ssd"
+    assert "ssd: moved 1 file" in stripewise("pool", "settle", file, "--urgent").stdout
+
+
 def test_at_the_mark_the_least_gain_per_byte_leaves_and_each_decision_says_so(landing):
     _, file, program = landing
     program(WRITE, "first", "second", "third", "fourth")

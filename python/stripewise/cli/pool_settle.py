@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from stripewise import StripewiseError
+from stripewise.api import adapt as adapting
 from stripewise.api import relief
 from stripewise.api.pools import Pool
 from stripewise.cli import console, draining, settling
@@ -26,7 +29,7 @@ def pool_settle(
     Files that are read again and again stay there, if the pool keeps heat, until the tier is as full as `land_mark` of
     the pool file says; then those with the least gain per byte leave. Below that mark nothing moves while the servers
     are busy for programs. Files that programs keep in their place stay and are named. Stopped or killed, the same
-    command goes on.
+    command goes on. It is refused while another process adapts the pool, which settles files itself.
 
     \b
     Examples:
@@ -38,7 +41,10 @@ def pool_settle(
     """
     pool = Pool.load(pool_file)
     pace = draining.pace(rate, urgent)
-    with draining.moving("settling") as progress:
+    with ExitStack() as stack:
+        if not dry_run:
+            _be_alone(pool, stack)
+        progress = stack.enter_context(draining.moving("settling"))
         done = relief.settle(pool, everything=hot, dry_run=dry_run, pace=pace, progress=progress)
     if as_json:
         console.document({"dry_run": dry_run, **done})
@@ -46,3 +52,14 @@ def pool_settle(
         settling.report(done, everything=everything)
     if done.get("staying"):
         raise SystemExit(console.EXIT_FAILED)
+
+
+def _be_alone(pool: Pool, stack: ExitStack) -> None:
+    """Keeps other processes from adapting the pool: which files have left in part is kept by one at a time."""
+    try:
+        stack.enter_context(adapting.alone(pool))
+    except adapting.AdaptedError as error:
+        raise StripewiseError(
+            f"pool '{pool.name}' is adapted by another process, which settles its files itself: `stripewise adapt "
+            f"{pool.file} --once` has it do so now, within its limits; end it to settle by this command"
+        ) from error
