@@ -12,7 +12,7 @@ import pytest
 
 from stripewise import StripewiseError, _native, decided
 from stripewise.api import adapt as adapting
-from stripewise.api import hinting, leaving, moved, placing, relief
+from stripewise.api import hinting, leaving, moved, placing, relief, small_files
 from stripewise.api import landing as landing_marks
 from stripewise.api.between import Rounds
 from stripewise.api.files import open_pool
@@ -247,6 +247,33 @@ def test_a_state_of_files_that_leave_that_is_lost_or_no_state_keeps_no_file_from
     whole = [name for name in ("large", "other") if len(servers(file, name)[1]["regions"]) == 1]
     assert len(whole) == 1, "the rest of the other one stays"
     assert leaving.known(pool) == {}, "what is of no file that leaves is forgotten"
+    for name in ("large", "other"):
+        program(CHECK, name)
+
+
+def test_where_the_namespace_cannot_be_written_the_rest_of_a_decision_goes_on(landing, monkeypatch):
+    """As on a full disk, just when room is needed. A directory in the place of the new file stands for that."""
+    _, file, program = landing
+    program(WRITE, "large", "other")
+    pool = Pool.load(file)
+    leaving._keep(pool, {1 << 40: (0, 1)})
+    small_files._keep(pool, {1 << 40: (1.0, 7)})
+    for state in (leaving.STATE, small_files.STATE):
+        (pool.namespace / f"{state}.new").mkdir()
+    monkeypatch.setattr(leaving, "STEP_BYTES", 256 << 10)
+    (step,) = adapting.reconsider(pool, adapting.Limits(), planner="fixed", pace=URGENT)["relief"]
+    assert f"{leaving.STATE} cannot be written: Is a directory" in step["why"], "what has to be kept is not moved"
+    assert (step["leaving_landed"], step["copied_bytes"]) == (2, 0)
+    monkeypatch.setattr(leaving, "STEP_BYTES", 1 << 30)
+    # What moves at once needs nothing kept, and what is to be forgotten is kept until the next look.
+    (step,) = adapting.reconsider(pool, adapting.Limits(), planner="fixed", pace=URGENT)["relief"]
+    assert (step["moved_files"], leaving.known(pool)) == (2, {1 << 40: (0, 1)})
+    assert small_files._kept(pool) == {1 << 40: (1.0, 7)}
+    for state in (leaving.STATE, small_files.STATE):
+        (pool.namespace / f"{state}.new").rmdir()
+    leaving.forget_all_but(pool, set())
+    small_files.decay(pool)
+    assert (leaving.known(pool), small_files._kept(pool)) == ({}, {1 << 40: (0.5, 7)})
     for name in ("large", "other"):
         program(CHECK, name)
 

@@ -7,12 +7,13 @@ it has landed, too. The state says for each such file which part moves. The layo
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stripewise import _native
+from stripewise._native import StripewiseError
 from stripewise.api import owned
 from stripewise.api.moved import Watched
 from stripewise.api.parting import FOREVER, STEP_BYTES
@@ -57,20 +58,21 @@ def known(pool: Pool) -> Known:
 
 
 def _keep(pool: Pool, found: Known) -> None:
+    """Raises `StripewiseError` where that cannot be written: what is to leave is not moved then."""
     lines = [[handle, *part] for handle, part in list(found.items())[-MOST_KEPT:]]
-    new = pool.namespace / f"{STATE}.new"
-    descriptor = owned.opened(new, os.O_WRONLY | os.O_TRUNC)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        json.dump(lines, file)
-    new.rename(pool.namespace / STATE)
+    owned.write(pool.namespace / STATE, json.dumps(lines))
 
 
 def forget_all_but(pool: Pool, handles: Collection[int]) -> None:
-    """Forgets files that have left, are removed, or got another layout: a part of them may come to the tier again."""
+    """Forgets files that have left, are removed, or got another layout: a part of them may come to the tier again.
+
+    Where that cannot be written, as on a full disk, the next look forgets them: room can be made meanwhile.
+    """
     begun = known(pool)
     still = {handle: part for handle, part in begun.items() if handle in handles}
     if len(still) < len(begun):
-        _keep(pool, still)
+        with suppress(StripewiseError):
+            _keep(pool, still)
 
 
 def joined(parts: Iterable[TierPart], begun: Known) -> list[TierPart]:

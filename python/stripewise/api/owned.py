@@ -9,10 +9,12 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from stripewise._native import StripewiseError
+
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["make_directory", "opened"]
+__all__ = ["make_directory", "opened", "write"]
 
 TRIES = 3
 """For a file that comes and goes meanwhile."""
@@ -35,6 +37,24 @@ def opened(file: Path, flags: int) -> int:
             _give(descriptor, file.parent)
             return descriptor
     return os.open(file, flags | os.O_CREAT, 0o600)
+
+
+def write(file: Path, text: str) -> None:
+    """Writes a small file anew: all of it, or nothing. For one process at a time.
+
+    Raises `StripewiseError` where that fails, as on a full disk.
+    """
+    new = file.with_name(f"{file.name}.new")
+    try:
+        descriptor = opened(new, os.O_WRONLY | os.O_TRUNC)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as out:
+            out.write(text)
+        new.rename(file)
+    except OSError as error:
+        # What was written of it has room on a full disk.
+        with suppress(OSError):
+            new.unlink()
+        raise StripewiseError(f"{file} cannot be written: {error.strerror}") from error
 
 
 def make_directory(directory: Path) -> None:

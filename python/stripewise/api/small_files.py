@@ -7,10 +7,11 @@ stays on the metadata tier (Wei et al., equation 2). That count is halved with e
 from __future__ import annotations
 
 import json
-import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from stripewise import _native
+from stripewise._native import StripewiseError
 from stripewise.api import owned
 from stripewise.api.pacing import Pace, Pacer, Progress
 
@@ -51,12 +52,9 @@ def _kept(pool: Pool) -> Kept:
 
 
 def _keep(pool: Pool, kept: Kept) -> None:
+    """Raises `StripewiseError` where that cannot be written."""
     lines = [[handle, *of] for handle, of in list(kept.items())[-MOST_KEPT:]]
-    new = pool.namespace / f"{STATE}.new"
-    descriptor = owned.opened(new, os.O_WRONLY | os.O_TRUNC)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        json.dump(lines, file)
-    new.rename(pool.namespace / STATE)
+    owned.write(pool.namespace / STATE, json.dumps(lines))
 
 
 def due(pool: Pool) -> list[DueSmallFile]:
@@ -65,17 +63,19 @@ def due(pool: Pool) -> list[DueSmallFile]:
 
 
 def decay(pool: Pool) -> None:
-    """Lets a period pass: each file counts as moved half as often as before."""
-    kept = _kept(pool)
-    if kept:
-        _keep(
-            pool,
-            {
-                handle: (moves / 2, sent_bytes)
-                for handle, (moves, sent_bytes) in kept.items()
-                if sent_bytes is not None or moves >= LEAST_MOVES
-            },
-        )
+    """Lets a period pass: each file counts as moved half as often as before.
+
+    On a disk where that cannot be written it counts as before: data can move all the same.
+    """
+    before = _kept(pool)
+    after = {
+        handle: (moves / 2, sent_bytes)
+        for handle, (moves, sent_bytes) in before.items()
+        if sent_bytes is not None or moves >= LEAST_MOVES
+    }
+    if before:
+        with suppress(StripewiseError):
+            _keep(pool, after)
 
 
 def step(files: list[DueSmallFile]) -> dict[str, Any]:
