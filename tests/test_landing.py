@@ -251,6 +251,30 @@ def test_a_state_of_files_that_leave_that_is_lost_or_no_state_keeps_no_file_from
         program(CHECK, name)
 
 
+def test_what_was_copied_of_a_move_that_gave_way_is_not_free_for_the_next_tier(landing, monkeypatch):
+    pool = Pool.load(landing[1])
+    gave_way, lefts = {"copied_bytes": 0, "moved_files": 0}, []
+
+    def take(of, step, _pace, watch, *, most_bytes, a_day):
+        lefts.append(most_bytes)
+        assert (of, a_day) == (pool, 1000)
+        if step.tier == "first":
+            # A line tells of it, and what the step has done does not.
+            watch("f", 600, 1200)
+            watch.close()
+            return gave_way
+        # Without a line.
+        return {"copied_bytes": 100}
+
+    none = {"used_bytes": 0, "size_bytes": 1, "needed_bytes": 1, "leaving": (), "kept_hot": 0}
+    monkeypatch.setattr(
+        relief, "steps", lambda *_: [relief.Step(tier, **none) for tier in ("first", "second", "third")]
+    )
+    monkeypatch.setattr(relief, "take", take)
+    adapting.reconsider(pool, adapting.Limits(day_bytes=1000), planner="fixed")
+    assert lefts == [1000, 400, 300]
+
+
 def test_where_the_namespace_cannot_be_written_the_rest_of_a_decision_goes_on(landing, monkeypatch):
     """As on a full disk, just when room is needed. A directory in the place of the new file stands for that."""
     _, file, program = landing

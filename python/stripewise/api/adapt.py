@@ -438,13 +438,16 @@ def _relieve(
     if dry_run or not limits.allows(datetime.now()):
         why = "only asked what would be done" if dry_run else "data does not move at this hour"
         return {"relief": [{**step.document(), "why": why} for step in steps]}
-    left = None if limits.day_bytes is None else max(0, limits.day_bytes - copied_today(pool))
-    found = []
+    found: list[Decision] = []
+    unrecorded = 0
     for step in steps:
+        before_bytes, left = watch.recorded_bytes, None
+        if limits.day_bytes is not None:
+            # What was copied of a move that gave way has its line, and is in no step.
+            left = max(0, limits.day_bytes - copied_today(pool) - unrecorded)
         take = partial(relief.take, pool, step, pace, watch, most_bytes=left, a_day=limits.day_bytes)
         found.append(taken(watch, step.document(), take))
-        if left is not None:
-            left = max(0, left - found[-1].get("copied_bytes", 0))
+        unrecorded += max(0, found[-1].get("copied_bytes", 0) - (watch.recorded_bytes - before_bytes))
     return {"relief": found}
 
 
