@@ -1,5 +1,6 @@
 """New files land on a fast tier and go to their place; tiers near their limit are relieved of what gains least."""
 
+import fcntl
 import json
 import struct
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 
 from stripewise import StripewiseError, _native, decided
 from stripewise.api import adapt as adapting
-from stripewise.api import hinting, leaving, moved, placing, relief, small_files
+from stripewise.api import hinting, leaving, moved, moving, placing, relief, small_files
 from stripewise.api import landing as landing_marks
 from stripewise.api.between import Rounds
 from stripewise.api.files import open_pool
@@ -300,6 +301,16 @@ def test_where_the_namespace_cannot_be_written_the_rest_of_a_decision_goes_on(la
     assert (leaving.known(pool), small_files._kept(pool)) == ({}, {1 << 40: (0.5, 7)})
     for name in ("large", "other"):
         program(CHECK, name)
+
+
+def test_what_is_nested_without_end_is_no_state(landing):
+    pool = Pool.load(landing[1])
+    for state in (leaving.STATE, small_files.STATE, moving.STATE):
+        (pool.namespace / state).write_text("[" * 100_000)
+    assert leaving.known(pool) == small_files._kept(pool) == {}
+    with (pool.namespace / moving.STATE).open("rb") as teller:
+        fcntl.flock(teller, fcntl.LOCK_EX)
+        assert moving.now(pool) is None
 
 
 def test_looks_at_the_mark_are_cheap_and_keep_to_the_limits(landing, monkeypatch):

@@ -47,7 +47,7 @@ def known(pool: Pool) -> Known:
     """The files that have left in part; none where that cannot be read."""
     try:
         lines = json.loads((pool.namespace / STATE).read_text(encoding="utf-8", errors="replace"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     found: Known = {}
     for line in lines[-MOST_KEPT:] if isinstance(lines, list) else []:

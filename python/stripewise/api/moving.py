@@ -140,7 +140,7 @@ def now(pool: Pool) -> Move | None:
 def _read(text: bytes) -> Move | None:
     try:
         line = json.loads(text.partition(b"\n")[0])
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     match line:
         case {"path": str(path), "done": int(done), "total": int(total), "took_s": int(took_s) | float(took_s)} if (

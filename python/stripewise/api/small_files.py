@@ -39,7 +39,7 @@ def _kept(pool: Pool) -> Kept:
     """What was moved, the last one at the end; nothing where that cannot be read."""
     try:
         lines = json.loads((pool.namespace / STATE).read_text(encoding="utf-8", errors="replace"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     kept: Kept = {}
     for line in lines[-MOST_KEPT:] if isinstance(lines, list) else []:
