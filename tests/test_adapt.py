@@ -302,6 +302,33 @@ def test_lines_are_bounded_and_what_goes_still_counts(pool, monkeypatch):
     assert adapting.copied_today(loaded) >= 100
 
 
+@pytest.mark.parametrize("has_old", [False, True])
+@pytest.mark.parametrize("when", ["before the newest is known", "before the newest is read"])
+def test_lines_that_are_read_while_a_file_becomes_the_old_one_are_all_there(pool, monkeypatch, when, has_old):
+    """As metrics are asked for while a service decides: a counter that falls back is taken for a start."""
+    loaded, newest, rotated = Pool.load(pool.file), kept_lines.Kept.newest, []
+
+    def append():
+        adapting.kept(loaded).append({"verdict": "kept"})
+
+    def rotates(of):
+        found = newest(of)
+        if not rotated:
+            rotated.append(True)
+            monkeypatch.setattr(kept_lines, "MOST_BYTES", 1)
+            append()
+        return newest(of) if when == "before the newest is known" else found
+
+    for number in range(9):
+        monkeypatch.setattr(kept_lines, "MOST_BYTES", 1 if has_old and number == 4 else 1 << 20)
+        append()
+    assert adapting.kept(loaded).old.exists() is has_old
+    monkeypatch.setattr(kept_lines.Kept, "newest", rotates)
+    lines = adapting.kept(loaded).lines()
+    assert adapting.totals(lines).verdicts == {"kept": 10} and rotated == [True]
+    assert len([of for of in lines if of.get("what") != adapting.GONE]) == (6 if has_old else 10)
+
+
 @pytest.mark.parametrize("steps", range(3))
 def test_a_kill_while_lines_go_loses_no_other(pool, monkeypatch, steps):
     """Each step of it is a rename, or the file that is to get a name: after `steps` of them the process is gone."""

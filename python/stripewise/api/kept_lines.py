@@ -24,6 +24,8 @@ MOST_BYTES = 8 << 20
 """Of a file before it becomes the old one."""
 MOST_NAMED = 1000
 """Files that a line names in one list; of more the line has the first ones, and how many it leaves out."""
+TRIES = 5
+"""To read the lines while files become old ones: one does so once in hundreds of lines, or more."""
 
 Line = dict[str, Any]
 
@@ -94,8 +96,17 @@ class Kept:
             return []
 
     def lines(self, since_s: float = 0.0) -> list[Line]:
-        """All lines that are kept, the oldest first, no older than that. O(bytes of the files)."""
-        return [*self.of_file(self.old, since_s), *self.of_file(self.newest(), since_s)]
+        """All lines that are kept, the oldest first, no older than that. O(bytes of the files).
+
+        Each is there once, also where the file becomes the old one meanwhile.
+        """
+        for _ in range(TRIES):
+            before, old = _read(self.old)
+            newest, text = _read(self.newest())
+            # Where the old file is still the same one, what was read as the newest is what comes after it.
+            if _number(self.old) == before and (newest is not None or before is None):
+                break
+        return [*decided.lines(old, since_s), *decided.lines(text, since_s)]
 
     def stamp(self) -> tuple[int, int, int] | None:
         """Differs once there is another line; `None` where there is no file."""
@@ -104,6 +115,22 @@ class Kept:
         except OSError:
             return None
         return stat.st_ino, stat.st_size, stat.st_mtime_ns
+
+
+def _read(file: Path) -> tuple[int | None, bytes]:
+    """The number of a file and what is in it; no number and nothing where there is none."""
+    try:
+        with file.open("rb") as opened:
+            return os.fstat(opened.fileno()).st_ino, opened.read()
+    except FileNotFoundError:
+        return None, b""
+
+
+def _number(file: Path) -> int | None:
+    try:
+        return file.stat().st_ino
+    except FileNotFoundError:
+        return None
 
 
 def _bounded(of: Any) -> Any:  # noqa: ANN401
