@@ -328,3 +328,24 @@ def test_a_server_that_stays_away_keeps_the_rest_of_the_pool_for_a_time_only(hot
     assert (decision["verdict"], decision["why"]) == ("kept", "no file that would gain can move now")
     assert decision["away"] == ["hdd.1"] and decision["skipped"][0]["path"] == "f"
     assert _native.file_stat(str(pool.file), "f")["regions"] == layout
+
+
+def test_a_server_that_comes_and_goes_is_waited_for_no_longer_than_one_that_stays_away(pool, monkeypatch):
+    loaded, now_s, away = Pool.load(pool.file), [0.0], []
+    monkeypatch.setattr(adapting, "away", lambda _: list(away))
+    servers = adapt_service._Away(lambda: now_s[0])
+
+    def looked(after_s, *names):
+        now_s[0] += after_s
+        away[:] = names
+        return servers.waited_for(loaded)
+
+    assert looked(0, "hdd.1") == {"hdd.1": 600}
+    assert looked(400) == {}
+    assert looked(10, "hdd.1", "hdd.0") == {"hdd.1": 200, "hdd.0": 600}
+    assert looked(150, "hdd.1", "hdd.0") == {"hdd.1": 50, "hdd.0": 450}
+    assert looked(50, "hdd.1") == {}, "it was away for ten minutes in all"
+    assert looked(1) == looked(599) == {}
+    assert looked(0, "hdd.1", "hdd.0") == {"hdd.0": 600}, "the other one was there for a second less"
+    assert looked(1) == looked(600) == {}
+    assert looked(1, "hdd.1", "hdd.0") == {"hdd.1": 600, "hdd.0": 600}

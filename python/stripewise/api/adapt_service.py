@@ -48,17 +48,29 @@ def require(pool: Pool) -> None:
 
 
 class _Away:
-    """The servers that are not there, and since when."""
+    """The servers that are not there, and for how long; one that comes and goes has no time of its own each time."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._since_s: dict[str, float] = {}
+        self._before_s: dict[str, float] = {}
+        """For how long they were away before."""
+        self._back_s: dict[str, float] = {}
+        """When those came back that have not been there for `AWAY_S` since."""
 
     def waited_for(self, pool: Pool) -> dict[str, float]:
         """For which servers it waits, and for how many seconds at most. A system call for each server."""
         now_s, away = self._clock(), adapt.away(pool)
+        for name in self._since_s.keys() - away:
+            self._before_s[name] = self._before_s.get(name, 0.0) + now_s - self._since_s[name]
+            self._back_s[name] = now_s
         self._since_s = {name: self._since_s.get(name, now_s) for name in away}
-        left_s = {name: AWAY_S - (now_s - since_s) for name, since_s in self._since_s.items()}
+        self._back_s = {name: back_s for name, back_s in self._back_s.items() if name not in away}
+        for name in [name for name, back_s in self._back_s.items() if now_s - back_s >= AWAY_S]:
+            del self._back_s[name], self._before_s[name]
+        left_s = {
+            name: AWAY_S - self._before_s.get(name, 0.0) - (now_s - since_s) for name, since_s in self._since_s.items()
+        }
         return {name: left for name, left in left_s.items() if left > 0}
 
     def wait(self, pool: Pool, names: dict[str, float], goes_on: Callable[[], bool]) -> None:
