@@ -1,5 +1,6 @@
 """`stripewise hint`: what is said, shown, removed and explained, and the page that lists what there is."""
 
+import errno
 import hashlib
 import json
 import os
@@ -11,9 +12,11 @@ from pathlib import Path
 import pytest
 
 import stripewise
+from stripewise import mounts
 from stripewise.api import hinting, placing
 from stripewise.api.files import open_pool
 from stripewise.api.pools import Pool
+from stripewise.cli.hint import _print_why
 
 ROOT = Path(__file__).parent.parent
 BIN = Path(stripewise.__file__).parent / "_bin"
@@ -320,6 +323,31 @@ def test_opens_are_told_to_users_who_may_read_the_file(pool):
         command = [sys.executable, "-I", "-c", OPENS_AS_ANOTHER_USER]
         told = subprocess.run(command, cwd=pool.mount, check=True, timeout=60, capture_output=True, text=True)
         assert told.stdout.split() == ["refused", "opens=0"]
+    finally:
+        pool.stripewise("umount", "--lazy", pool.mount)
+
+
+def test_why_says_who_is_told_of_opens_to_one_who_may_not_read_the_file(pool, monkeypatch, capsys):
+    """As a user of root's mount: what a mount refuses is not what it has not."""
+    pool.stripewise("mount", pool.file)
+    try:
+        (pool.mount / "a").write_bytes(b"x")
+        place, ask = placing.place_of(pool.mount / "a", None), os.getxattr
+        assert (hinting.refusing(place), len(hinting.why(place)["opens"])) == ([], 1)
+
+        def refuses(file, name, **how):
+            if name == mounts.OPENS:
+                raise PermissionError(errno.EACCES, "Permission denied")
+            return ask(file, name, **how)
+
+        monkeypatch.setattr(mounts.os, "getxattr", refuses)
+        assert (hinting.refusing(place), hinting.why(place)["opens"]) == ([str(pool.mount)], [])
+        _print_why(place, as_json=False)
+        said = capsys.readouterr().out
+        assert f"at {pool.mount}: only users who may read the file are told of its opens" in said
+        assert "no mount of its pool is here" not in said
+        _print_why(place, as_json=True)
+        assert json.loads(capsys.readouterr().out)["opens_refused"] == [str(pool.mount)]
     finally:
         pool.stripewise("umount", "--lazy", pool.mount)
 

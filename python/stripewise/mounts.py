@@ -71,13 +71,16 @@ class Mount:
     def opens(self, name: str) -> str | None:
         """What the last opens of the file `name` of its pool have taken, in the mount's words.
 
-        `None` where the file is not below it, and for a mount that does not say it.
+        `None` where the file is not below it, and for a mount that does not say it. Raises `PermissionError` where it
+        says it only to users who may read the file, and this one may not.
         """
         within = Path(self.root.lstrip("/"))
         if not Path(name).is_relative_to(within):
             return None
         try:
             said = os.getxattr(self.point / Path(name).relative_to(within), OPENS, follow_symlinks=False)
+        except PermissionError:
+            raise
         except OSError:
             return None
         return os.fsdecode(said)

@@ -33,6 +33,7 @@ __all__ = [
     "is_file",
     "optimisations",
     "reason",
+    "refusing",
     "remove",
     "remove_all",
     "remove_from_file",
@@ -108,11 +109,32 @@ def remove_from_file(file: Place, names: Iterable[str] = ()) -> None:
 def why(file: Place) -> PathTaken:
     """Why the requests on a file go where they go: those of its next open, and in `opens` those of the last ones.
 
-    A mount tells of its own opens. Those of the library are known to their processes alone.
+    A mount tells of its own opens, to users who may read the file: `refusing` names those that do not tell this one.
+    Those of the library are known to their processes alone.
     """
-    said = [(str(mount.point), mount.opens(file.name)) for mount in mounts.of_pool(file.pool.file)]
-    told = [(point, words) for point, words in said if words is not None]
+    told, _ = _asked(file)
     return _native.path_taken(str(file.pool.file), file.name, told)
+
+
+def refusing(file: Place) -> list[str]:
+    """The mounts that tell of the file's opens, and not to this user, who may not read it."""
+    _, refused = _asked(file)
+    return refused
+
+
+def _asked(file: Place) -> tuple[list[tuple[str, str]], list[str]]:
+    """What each mount says of the file's opens, and those that refuse to."""
+    told: list[tuple[str, str]] = []
+    refused: list[str] = []
+    for mount in mounts.of_pool(file.pool.file):
+        try:
+            words = mount.opens(file.name)
+        except PermissionError:
+            refused.append(str(mount.point))
+            continue
+        if words is not None:
+            told.append((str(mount.point), words))
+    return told, refused
 
 
 def reason(taken: PathTaken) -> str:

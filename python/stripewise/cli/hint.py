@@ -159,9 +159,9 @@ def _print(place: Place, *, as_json: bool) -> None:
 
 
 def _print_why(place: Place, *, as_json: bool) -> None:
-    taken = hinting.why(place)
+    taken, refusing = hinting.why(place), hinting.refusing(place)
     if as_json:
-        console.document(taken)
+        console.document({**taken, "opens_refused": refusing})
         return
     head = taken["head_bytes"]
     if head is None:
@@ -207,13 +207,16 @@ def _print_why(place: Place, *, as_json: bool) -> None:
         console.result(
             f"  a new file of its name gets {now} by the hints of its directory, version {taken['hints_version']}"
         )
-    for line in _opens(taken):
+    for line in _opens(taken, refusing):
         console.result(f"  {line}")
 
 
-def _opens(taken: PathTaken) -> list[str]:
-    """What the last opens took, in lines: for each mount what is open, and each kind of open that it remembers."""
-    lines = []
+def _opens(taken: PathTaken, refusing: Iterable[str]) -> list[str]:
+    """What the last opens took, in lines: for each mount what is open, and each kind of open that it remembers.
+
+    Of the mounts that refuse to say it the reason.
+    """
+    lines = [f"at {terminal.name(mount)}: only users who may read the file are told of its opens" for mount in refusing]
     for mount in taken["opens"]:
         others = f", {mount['writing']} of them for writing" if mount["writing"] else ""
         is_open = f"{counted(mount['opens'], 'open')} now{others}" if mount["opens"] else "not open now"
