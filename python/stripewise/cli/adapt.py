@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 
 def adapt(
-    pool_file: Annotated[Path, typer.Argument(metavar="POOL", help="Pool file; it needs a table [heat].")],
+    pool_file: Annotated[
+        Path, typer.Argument(metavar="POOL", help="Pool file, with a table [heat], or land below [default].")
+    ],
     once: Annotated[
         bool, typer.Option("--once", help="Decide once and exit; a service of the pool is asked to decide now.")
     ] = False,
