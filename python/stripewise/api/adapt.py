@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import fcntl
 import itertools
+import math
 import os
 import random
 import time
@@ -89,6 +90,10 @@ class Limits:
             return True
         begin, end = self.hours
         return begin <= now.hour < end if begin <= end else now.hour >= begin or now.hour < end
+
+    def left_bytes(self, copied_bytes: Callable[[], int]) -> float:
+        """How many bytes may be copied now, without those of the last 24 hours; less than 0: these are too many."""
+        return math.inf if self.day_bytes is None else self.day_bytes - copied_bytes()
 
 
 def state_file(pool: Pool) -> Path:
@@ -255,7 +260,7 @@ def reconsider(
         decision |= {what: sums for what, sums in between.items() if sums}
     else:
         decision |= measured.since_then(decisions(pool), measured.done_by_servers(pool))
-    watch = moved.Watched(pool, limits, progress)
+    watch = moved.Watched(pool, limits, progress, partial(limits.left_bytes, partial(copied_today, pool)))
     try:
         decision |= _relieve(pool, limits, heat, dry_run=dry_run, pace=pace, watch=watch)
         decision |= _move_small_files(pool, limits, decision, pace=pace, watch=watch)
@@ -453,7 +458,7 @@ def _relieve(
 
 def taken(watch: moved.Watched, step: Decision, take: Callable[[], Decision]) -> Decision:
     """What a step has done: `take`, or its numbers with what has kept it from that, or from all of it."""
-    before_bytes = watch.recorded_bytes
+    before_bytes, watch.why = watch.recorded_bytes, None
     try:
         return take()
     except StripewiseError as error:
@@ -461,10 +466,10 @@ def taken(watch: moved.Watched, step: Decision, take: Callable[[], Decision]) ->
         watch.close()
         return {**step, "copied_bytes": watch.recorded_bytes - before_bytes, "why": str(error)}
     except KeyboardInterrupt:
-        if not watch.is_over:
+        if watch.why is None:
             raise
         watch.close()
-        return {**step, "copied_bytes": watch.recorded_bytes - before_bytes, "why": moved.OVER}
+        return {**step, "copied_bytes": watch.recorded_bytes - before_bytes, "why": watch.why}
 
 
 def _move_small_files(pool: Pool, limits: Limits, decision: Decision, *, pace: Pace, watch: moved.Watched) -> Decision:
@@ -530,24 +535,26 @@ def _decide(
     copied, heat_s = 0, 0.0
     moved.record(pool, {"what": PLANNED, "by": chosen.name, "planned_bytes": chosen.moved_bytes})
     watch.plan(chosen.moved_bytes)
-    for path, layout in chosen.movable:
+    halves = moved.halves(pool) if limits.day_bytes is not None else {}
+    # What the limit has stopped goes last, so that it keeps no other from moving.
+    for path, layout in sorted(chosen.movable, key=lambda of: of[0] in halves):
         try:
-            for done in _steps_done(asked, path, layout, progress, watch):
+            for done in _steps_done(asked, (path, halves.get(path)), layout, progress, watch):
                 copied += done
             heat_s += chosen.heat_s[path]
         except StripewiseError as error:
             skipped.append({"path": path, "why": str(error)})
         except KeyboardInterrupt:
-            if not watch.is_over:
+            if watch.why is None:
                 raise
             break
         finally:
             watch.close()
     if not copied:
-        return _kept(decision, moved.OVER if watch.is_over else NONE_MOVES)
-    if watch.is_over:
-        decision["stopped"] = moved.OVER
-    decision["is_part"] = watch.is_over or chosen.moved_bytes < planned_bytes
+        return _kept(decision, watch.why or NONE_MOVES)
+    if watch.why is not None:
+        decision["stopped"] = watch.why
+    decision["is_part"] = watch.why is not None or chosen.moved_bytes < planned_bytes
     done_so_far = {"copied_bytes": copied, "moved_heat_s": heat_s, "planned_bytes": planned_bytes}
     return {**decision, "verdict": "moved", **done_so_far}
 
@@ -589,11 +596,16 @@ def _unrecorded_bytes(decision: Decision, watch: moved.Watched) -> int:
     return max(0, decided.copied_bytes(decision) - _recorded_bytes(decision) - watch.recorded_bytes)
 
 
-def _steps_done(asked: _Asked, path: str, layout: Path, progress: Progress, watch: moved.Watched) -> Iterator[int]:
-    """Moves a file step by step, so that a move which is stopped goes on there; the bytes that each step has copied."""
-    pool_file = asked.pool.file
+def _steps_done(
+    asked: _Asked, file: tuple[str, int | None], layout: Path, progress: Progress, watch: moved.Watched
+) -> Iterator[int]:
+    """Moves a file step by step, so that a move which is stopped goes on there; the bytes that each step has copied.
+
+    `file` is its path, and how much of it is moved at once, if not as much as of others.
+    """
+    (path, step_bytes), pool_file = file, asked.pool.file
     (forecast,) = _native.layout_forecast(str(layout), str(pool_file))["files"]
-    texts = parting.steps(forecast, _native.file_stat(str(pool_file), path)["size_bytes"])
+    texts = parting.steps(forecast, _native.file_stat(str(pool_file), path)["size_bytes"], step_bytes)
     for number, text in enumerate(texts, 1):
         one = layout
         if number < len(texts):

@@ -88,7 +88,8 @@ class Mark:
         copied_bytes: Callable[[], int],
         progress: Progress | None,
     ) -> adapt.Decision | None:
-        began_s, watch = self.clock(), moved.Watched(pool, limits, progress)
+        began_s = self.clock()
+        watch = moved.Watched(pool, limits, progress, partial(limits.left_bytes, copied_bytes))
         left = None if limits.day_bytes is None else max(0, limits.day_bytes - copied_bytes())
         try:
             take = partial(relief.take, pool, step, self.pace, watch, most_bytes=left, a_day=limits.day_bytes)

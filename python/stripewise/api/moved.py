@@ -21,7 +21,7 @@ from stripewise.api.kept_lines import Kept
 from stripewise.api.pacing import Progress, Then
 from stripewise.pool import Pool
 
-__all__ = ["OVER", "Hours", "Watched", "copied_bytes", "kept", "record", "records"]
+__all__ = ["ABOVE", "OVER", "Hours", "Watched", "copied_bytes", "halves", "kept", "record", "records"]
 
 FILE = "adapt-moves.jsonl"
 """In the pool's namespace."""
@@ -31,6 +31,14 @@ DAY_S = 86_400
 TOGETHER_S = 600
 """Lines of that time that go are remembered as one."""
 OVER = "the hours are over in which data may move: the rest moves in the next ones"
+ABOVE = (
+    "what was written while it moved would be copied again, which is above the limit of a day: the next try moves half "
+    "as much of it"
+)
+STOPPED = "stopped"
+"""What a line is of a file whose move the limit has stopped."""
+STOPPED_COUNTS_S = 7 * DAY_S
+"""For how long such a line counts."""
 
 Record = dict[str, Any]
 """A line of the file."""
@@ -85,6 +93,17 @@ def records(pool: Pool) -> list[Record]:
     return kept(pool).lines()
 
 
+def halves(pool: Pool) -> dict[str, int]:
+    """By file that the limit has stopped of late: half of what the first pass was to copy then.
+
+    O(bytes of the files).
+    """
+    since_s = time.time() - STOPPED_COUNTS_S
+    lines = (line for line in records(pool) if line.get("what") == STOPPED and line["time_s"] > since_s)
+    planned = ((line.get("path"), line.get("planned_bytes")) for line in lines)
+    return {path: size // 2 for path, size in planned if isinstance(path, str) and isinstance(size, int)}
+
+
 @dataclass
 class _Known:
     """What was read of a file so far."""
@@ -128,41 +147,74 @@ def copied_bytes(pool: Pool, since_s: float) -> int:
 
 
 class Watched:
-    """The progress of moves: what is copied has its lines, and a move stops when the hours are over."""
+    """The progress of moves: what is copied has its lines, and a move stops when the hours are over, or at the limit.
 
-    def __init__(self, pool: Pool, hours: Hours | None, progress: Progress | None) -> None:
-        """Counts from nothing; without `hours` nothing stops it but the progress."""
-        self._pool, self._hours = pool, hours
+    A file with writers is copied in passes: all of it, then what was written meanwhile, and so on. A pass that is above
+    the limit is stopped by its first word, some hundredths of a second after its first byte.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        hours: Hours | None,
+        progress: Progress | None,
+        left_bytes: Callable[[], float] | None = None,
+    ) -> None:
+        """Counts from nothing; without `hours` and `left_bytes` nothing stops it but the progress.
+
+        `left_bytes` says how much more than what has lines may be copied now. It is asked where that decides.
+        """
+        self._pool, self._hours, self._left_bytes = pool, hours, left_bytes
         self._progress: Callable[[str, int, int], Then] = progress or (lambda *_: True)
         self._path = ""
         self._copied = self._recorded = self._done = 0
-        self.is_over = False
-        """Whether it has stopped a move as the hours are over."""
+        self._pass_at = self._total = self._first_bytes = 0
+        """Where the pass of now began and ends, and what the first pass copies."""
+        self._most_bytes = 0.0
+        """That may be copied in all, as far as was asked."""
+        self.why: str | None = None
+        """Why it has stopped a move, if it has stopped the last one."""
         self.recorded_bytes = 0
         """In all, and so what was copied, once it is closed."""
         self._planned: tuple[int, int] | None = None
 
     def __call__(self, path: str, done: int, total: int) -> Then:
         """Whether the move goes on."""
-        # Each byte is copied and read back: no more than half of all is copied.
-        copied = min(done, total - total // 2)
-        if path != self._path or copied < self._copied:
+        if path != self._path or done < self._done:
             self.close()
-            self._path = path
-        self._copied, self._done = copied, done
+            self._path, self._first_bytes, self.why = path, total - total // 2, None
+        elif total > self._total:
+            self._pass_at = self._total
+        self._total, self._done = total, done
+        # Each byte of a pass is copied and read back: no more than half of them is copied.
+        of_pass = total - self._pass_at
+        self._copied = self._pass_at // 2 + min(done - self._pass_at, of_pass - of_pass // 2)
         ends = done >= total
-        if ends or copied - self._recorded >= RECORD_BYTES:
+        if ends or self._copied - self._recorded >= RECORD_BYTES:
             self._keep()
         # A copy that is done becomes the file.
         if not ends and self._hours is not None and not self._hours.allows(datetime.now()):
-            self.is_over = True
+            self.why = OVER
+            return False
+        if self._is_above_the_limit(total - total // 2):
+            record(self._pool, {"what": STOPPED, "path": path, "planned_bytes": self._first_bytes})
+            self.why = ABOVE
             return False
         return self._progress(path, done, total)
+
+    def _is_above_the_limit(self, size_bytes: int) -> bool:
+        """Whether less may be copied than what is copied of this file by the end of the pass."""
+        more = size_bytes - self._recorded
+        if self._left_bytes is None or self.recorded_bytes + more <= self._most_bytes:
+            return False
+        self._keep()
+        self._most_bytes = self.recorded_bytes + self._left_bytes()
+        return self.recorded_bytes + size_bytes - self._recorded > self._most_bytes
 
     def plan(self, size_bytes: int) -> None:
         """Says how many bytes are to be copied from now on."""
         self.close()
-        self._planned = self.recorded_bytes, size_bytes
+        self._planned, self.why = (self.recorded_bytes, size_bytes), None
 
     def planned(self) -> tuple[int, int] | None:
         """What is copied of what was planned last, and how much that is; `None` where nothing was."""
@@ -177,6 +229,7 @@ class Watched:
         """Keeps what has no line yet. For the end of a move, also of one that was stopped."""
         self._keep()
         self._path, self._copied, self._recorded, self._done = "", 0, 0, 0
+        self._pass_at = self._total = 0
 
     def _keep(self) -> None:
         more = self._copied - self._recorded

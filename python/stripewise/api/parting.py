@@ -69,11 +69,14 @@ def _cut(stretches: Iterable[Stretch], most_bytes: int) -> Iterator[Stretch]:
             begin = until
 
 
-def steps(file: ForecastFile, size_bytes: int) -> list[str]:
-    """The file's text in a layout file for each step of its move, the last of which is all of it."""
+def steps(file: ForecastFile, size_bytes: int, most_bytes: int | None = None) -> list[str]:
+    """The file's text in a layout file for each step of its move, the last of which is all of it.
+
+    With `most_bytes` a step copies no more than that, unless there were too many of them.
+    """
     changed = changes(file, size_bytes)
     in_all = sum(end - begin for begin, end in changed)
-    step_bytes = max(STEP_BYTES, -(-in_all // MOST_STEPS))
+    step_bytes = max(STEP_BYTES if most_bytes is None else min(STEP_BYTES, most_bytes), -(-in_all // MOST_STEPS))
     taken: list[Stretch] = []
     found: list[str] = []
     moved = 0

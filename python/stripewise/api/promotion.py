@@ -177,7 +177,9 @@ class Promoter:
             best = max(allowed, key=lambda of: of.worth_s, default=None)
             if best is None or best.worth_s <= 0:
                 return None
-            return self._move(best, forecast, moved.Watched(self.pool, hours, progress))
+            allowed_bytes = math.inf if most_bytes is None else most_bytes
+            watch = moved.Watched(self.pool, hours, progress, lambda: allowed_bytes - watch.recorded_bytes)
+            return self._move(best, forecast, watch)
 
     def run(
         self,
@@ -338,9 +340,9 @@ class Promoter:
                 skipped.append({"path": path, "why": str(error)})
                 continue
             except KeyboardInterrupt:
-                if not watch.is_over:
+                if watch.why is None:
                     raise
-                skipped.append({"path": path, "why": moved.OVER})
+                skipped.append({"path": path, "why": watch.why})
                 break
             finally:
                 watch.close()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from stripewise import _native
 from stripewise._native import StripewiseError
-from stripewise.api import leaving
+from stripewise.api import leaving, moved
 from stripewise.api.pacing import Pace, Pacer, Progress
 
 if TYPE_CHECKING:
@@ -187,17 +187,18 @@ def take(
 ) -> dict[str, Any]:
     """Moves what is leaving, `most_bytes` at most; what was done, with the numbers of the step.
 
-    What is larger than that leaves in part, if the part is worth it or all that may be copied `a_day`. While programs
-    keep the servers busy, nothing moves from a tier that is below its limit, unless the pace is urgent.
+    What is larger than that leaves in part, if the part is worth it or all that may be copied `a_day`. A file that the
+    limit has stopped leaves last, and in smaller parts. While programs keep the servers busy, nothing moves from a tier
+    that is below its limit, unless the pace is urgent.
     """
     done = {**step.document(), "moved_files": 0, "copied_bytes": 0, "staying": []}
     pacer = Pacer.of(pool, pace, progress)
     if not step.is_full and not pace.urgent and pacer.finds_others_busy():
         return {**done, "why": "the servers are busy for programs, and the tier has room"}
     shares: list[tuple[_Candidate, leaving.Share]] = []
-    left = most_bytes
-    for of in step.leaving:
-        share = leaving.share(of.part, left, a_day)
+    left, halves = most_bytes, moved.halves(pool) if most_bytes is not None else {}
+    for of in sorted(step.leaving, key=lambda of: of.part["path"] in halves):
+        share = leaving.share(of.part, _at_most(of.part, left, halves), a_day)
         if share is not None:
             shares.append((of, share))
             left = None if left is None else left - share.size_bytes
@@ -220,6 +221,14 @@ def take(
         "moved_heat_s": sum(of.heat_us * share.of_all for of, share in gone) / 1e6,
         "staying": mover.staying,
     }
+
+
+def _at_most(part: TierPart, left: int | None, halves: Mapping[str, int]) -> int | None:
+    """How much of it may leave where `left` bytes are left: of a file that the limit has stopped, half of then."""
+    half = halves.get(part["path"])
+    if left is None or half is None:
+        return left
+    return min(left, max(half, leaving.ALIGNED_BYTES, -(-part["stretch"][1] // leaving.MOST_PARTS)))
 
 
 def settle(
