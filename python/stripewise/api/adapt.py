@@ -36,10 +36,12 @@ from stripewise.api import (
     service,
     small_files,
     swaps,
+    tier_room,
 )
 from stripewise.api import plan as planning
 from stripewise.api import trace as traces
 from stripewise.api.kept_lines import Kept
+from stripewise.api.least_moves import FILE
 from stripewise.api.pacing import Pace, Pacer, Progress
 from stripewise.units import seconds
 
@@ -64,8 +66,6 @@ RESOLUTION = 64
 AT_ONCE = 4
 """Processes that send these requests, for each server: enough for the busiest server to decide how long they take."""
 DAY_S = 86_400
-FILE = "\n[[file]]\n"
-"""Where the text of a file begins in a layout file."""
 
 NONE_MOVES = "no file that would gain can move now"
 
@@ -352,11 +352,12 @@ class _Candidate:
 
 
 def _candidate(asked: _Asked, name: str, layout: str) -> _Candidate:
+    directory = asked.scratch / name
+    directory.mkdir()
+    layout = tier_room.within(asked.pool, asked.heat, layout, _each_file(layout, directory))
     total = _predicted(asked, layout)
     before, after = total["before"]["both"], total["after"]["both"]
     skipped, moved_bytes, movable, heat_s = [], 0, [], {}
-    directory = asked.scratch / name
-    directory.mkdir()
     for path, one in _each_file(layout, directory).items():
         try:
             forecast = _native.layout_forecast(str(one), str(asked.pool.file))

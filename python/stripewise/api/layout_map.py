@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING, Any
 
 import altair
 
-from stripewise._native import StripewiseError, parse_bytes
+from stripewise.api.shares import shares
 from stripewise.units import about_bytes
 
 if TYPE_CHECKING:
@@ -19,7 +18,6 @@ WIDTH, BAND = 640, 34
 FILES = 24
 """Files that are drawn at most: those of which the most bytes were moved."""
 TICKS = 8
-STRIPES = re.compile(r"^(?P<tier>.+)\.(?P<first>\d+)(?:-(?P<last>\d+))?:(?P<width>\S+)$")
 
 
 def chart(plan: Plan) -> Any:  # noqa: ANN401
@@ -84,16 +82,3 @@ def rows(file: PlannedFile) -> list[dict[str, Any]]:
                 )
                 low += share
     return found
-
-
-def shares(stripes: list[str]) -> dict[str, float]:
-    """The share of a round's bytes that each tier has, from stripes such as `hdd.0-5:64KiB`."""
-    bytes_of: dict[str, int] = {}
-    for stripe in stripes:
-        match = STRIPES.match(stripe)
-        if match is None:
-            raise StripewiseError(f"'{stripe}' is no stripe: it should be as hdd.0-5:64KiB")
-        count = int(match["last"] or match["first"]) - int(match["first"]) + 1
-        bytes_of[match["tier"]] = bytes_of.get(match["tier"], 0) + count * parse_bytes(match["width"])
-    total = sum(bytes_of.values())
-    return {tier: part / total for tier, part in bytes_of.items()}

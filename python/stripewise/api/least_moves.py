@@ -17,8 +17,10 @@ from stripewise.units import exact_bytes
 if TYPE_CHECKING:
     from stripewise._native import ForecastFile, ForecastRegion
 
-__all__ = ["regions", "round_at", "text", "text_of"]
+__all__ = ["FILE", "regions", "round_at", "text", "text_of"]
 
+FILE = "\n[[file]]\n"
+"""Where the text of a file begins in a layout file."""
 
 MOST_REGIONS = 256
 """Of a file that would have more the planned regions are taken as they are."""
@@ -51,7 +53,7 @@ def text(file: ForecastFile) -> str:
 
 def text_of(path: str, found: Sequence[tuple[int, Sequence[str]]]) -> str:
     """A file with the offset and round of each region, as it stands in a layout file."""
-    lines = [f"\n[[file]]\npath = {_quoted(path)}\n"]
+    lines = [f"{FILE}path = {_quoted(path)}\n"]
     for offset, stripes in found:
         rounds = ", ".join(map(_quoted, stripes))
         lines.append(f'[[file.region]]\noffset = "{exact_bytes(offset)}"\nround = [{rounds}]\n')

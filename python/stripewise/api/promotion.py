@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from stripewise import _native, layouts
 from stripewise._native import StripewiseError
-from stripewise.api import least_moves, moved, swaps
+from stripewise.api import least_moves, moved, swaps, tier_room
 from stripewise.api.pacing import Pace, Pacer, Progress
 
 if TYPE_CHECKING:
@@ -305,13 +305,13 @@ class Promoter:
         return max(tier.read.mean_s(size_bytes) for tier in self.pool.tiers if tier.read is not None) * 1e6
 
     def _room_bytes(self) -> int:
-        """Of all tiers but the slowest."""
+        """Of all tiers but the slowest, as much as may be filled."""
         known = [(tier.read.mean_s(1 << 16), tier.name) for tier in self.pool.tiers if tier.read is not None]
-        found = 0
+        found = 0.0
         for _, tier in sorted(known)[:-1]:
             rooms = _native.pool_tier_parts(str(self.pool.file), tier)["rooms"]
-            found += sum(room["used_bytes"] + room["free_bytes"] for room in rooms)
-        return found
+            found += sum(room["used_bytes"] + room["free_bytes"] for room in rooms) * tier_room.mark(self.pool, tier)
+        return int(found)
 
     def _batch(self, few: swaps.Few, directory: Path) -> _Batch:
         """With a layout file for each file that changes, and what is copied in all: also what has to be joined."""

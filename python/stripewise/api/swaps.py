@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from stripewise import _native
 from stripewise._native import StripewiseError
-from stripewise.api import relief
+from stripewise.api import tier_room
 from stripewise.api.parting import Part
 
 if TYPE_CHECKING:
@@ -272,9 +272,7 @@ def _fill(
     coming = [part for part in hot if _tiers(files.round_of(part)) and _tiers(files.round_of(part)) <= slower]
     there.sort(key=lambda of: (of.warmth, of.path, -of.begin))
     coming.sort(key=lambda of: (-of.warmth, of.path, of.begin))
-    room_bytes = _room_bytes(tier, known, files.pool.default_width_bytes) - sum(
-        part["tier_bytes"] for part in known["parts"]
-    )
+    room_bytes = tier_room.left_bytes(files.pool, tier.name, known)
     left = 0
     for part in coming:
         leaving: list[_Part] = []
@@ -303,19 +301,6 @@ def _fill(
         files.heat_us[part.path] += part.heat_us
         files.place(part, files.usual(part.path, tier))
     files.has_room |= room_bytes >= files.heat["block_bytes"]
-
-
-def _room_bytes(tier: Tier, known: _native.TierParts, width_bytes: int) -> int:
-    """What files may have on a tier: as much on each server as the smallest has.
-
-    Reserves are left free, and a stripe on each: regions need not have as much on each server.
-    """
-    reserves = relief.reserves_bytes(known["rooms"])
-    least = min(
-        room["used_bytes"] + room["free_bytes"] - reserve
-        for room, reserve in zip(known["rooms"], reserves, strict=True)
-    )
-    return max(0, least - width_bytes) * len(known["rooms"])
 
 
 def _most_often(pool: Pool, planned: str) -> dict[str, list[str]]:

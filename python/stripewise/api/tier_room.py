@@ -1,0 +1,97 @@
+"""What adapting may put on a tier: on the one where files land no more than its mark says.
+
+What is above the mark is for files that land. Were it filled, the tier would be relieved of it at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stripewise import _native
+from stripewise._native import StripewiseError
+from stripewise.api import parting, relief
+from stripewise.api.least_moves import FILE
+from stripewise.api.shares import shares
+
+if TYPE_CHECKING:
+    from stripewise._native import ForecastFile, ForecastRegion, PoolHeat, TierParts, TierRoom
+    from stripewise.pool import Pool
+
+__all__ = ["left_bytes", "mark", "within"]
+
+
+def mark(pool: Pool, tier: str) -> float:
+    """The share of a tier that adapting may fill: all of it where no file lands."""
+    return pool.land_mark if tier == pool.land and pool.land_mark is not None else 1.0
+
+
+def left_bytes(pool: Pool, tier: str, known: TierParts) -> int:
+    """How much more files may have on a tier: as much on each server as the smallest has. Less than 0: they have more.
+
+    Reserves are left free, what is above the mark, and a stripe on each server: regions need not have as much on each.
+    """
+    rooms = known["rooms"]
+    if not rooms:
+        return 0
+    least = min(_most_bytes(room, reserve, mark(pool, tier)) for room, reserve in _reserved(rooms))
+    most_bytes = max(0, least - pool.default_width_bytes) * len(rooms)
+    return most_bytes - sum(part["tier_bytes"] for part in known["parts"])
+
+
+def _reserved(rooms: list[TierRoom]) -> Iterable[tuple[TierRoom, int]]:
+    return zip(rooms, relief.reserves_bytes(rooms), strict=True)
+
+
+def _most_bytes(room: TierRoom, reserve_bytes: int, share: float) -> int:
+    in_all = room["used_bytes"] + room["free_bytes"]
+    return min(in_all - reserve_bytes, int(in_all * share))
+
+
+def within(pool: Pool, heat: PoolHeat, layout: str, each: Mapping[str, Path]) -> str:
+    """A layout file that brings no more to the tier where files land than its mark has room for: what is hottest.
+
+    `each` are layout files, one for each of its files. The rest of what would come stays where it is. O(parts log of
+    them), and a forecast for each file.
+    """
+    if pool.land is None or f'"{pool.land}.' not in layout:
+        return layout
+    left = left_bytes(pool, pool.land, _native.pool_tier_parts(str(pool.file), pool.land))
+    files: list[tuple[ForecastFile, int]] = []
+    others = ""
+    for path, one in each.items():
+        try:
+            found = _native.layout_forecast(str(one), str(pool.file))["files"]
+            files += [(of, _native.file_stat(str(pool.file), path)["size_bytes"]) for of in found]
+        except StripewiseError:
+            # It cannot move, and the decision says why.
+            others += "".join(one.read_text(encoding="utf-8").partition(FILE)[1:])
+    coming: list[tuple[int, parting.Part]] = []
+    for file, _ in files:
+        coming += [(_more_bytes(file, part, pool.land), part) for part in parting.parts(file, heat)]
+    if sum(more for more, _ in coming) <= max(0, left):
+        return layout
+    taken = []
+    coming.sort(key=lambda of: (of[0] > 0, -of[1].heat_us / max(1, of[0])))
+    for more, part in coming:
+        if more <= max(0, left):
+            left -= more
+            taken.append(part)
+    return layout.partition(FILE)[0] + parting.chosen(files, taken) + others
+
+
+def _more_bytes(file: ForecastFile, part: parting.Part, tier: str) -> int:
+    """How much more the tier has of a part then."""
+    return _tier_bytes(file["after"], part, tier) - _tier_bytes(file["before"], part, tier)
+
+
+def _tier_bytes(regions: Sequence[ForecastRegion], part: parting.Part, tier: str) -> int:
+    ends = [*(region["offset"] for region in regions), parting.FOREVER]
+    found = 0.0
+    for region, (begin, end) in zip(regions, pairwise(ends), strict=True):
+        inside = min(end, part.end) - max(begin, part.begin)
+        if inside > 0:
+            found += inside * shares(region["round"]).get(tier, 0.0)
+    return round(found)

@@ -1,0 +1,90 @@
+"""What adapting brings to the tier where files land fills it to its mark, and no further."""
+
+import pytest
+
+from conftest import with_a_file_beside_an_ssd
+from stripewise import _native
+from stripewise.api import adapt as adapting
+from stripewise.api import landing, promotion, tier_room
+from stripewise.api.pacing import Pace
+from stripewise.pool import Pool
+
+MIB = 1 << 20
+URGENT = Pace(urgent=True)
+FIRST = """version = 1
+pool = "p"
+[[file]]
+path = "f"
+[[file.region]]
+offset = "0"
+round = ["hdd.0-1:64KiB"]
+"""
+COMES = """
+[[file.region]]
+offset = "20MiB"
+round = ["ssd.0:64KiB"]
+[[file.region]]
+offset = "24MiB"
+round = ["hdd.0-1:64KiB"]
+"""
+
+
+def lands_on_the_ssd(file):
+    file.write_text(file.read_text().replace("[default]\n", '[default]\nland = "ssd"\n'))
+    return Pool.load(file)
+
+
+def on_ssd(pool, size_bytes):
+    regions = _native.file_stat(str(pool.file), "f")["regions"]
+    ends = [region["offset"] for region in regions[1:]] + [size_bytes]
+    stretches = zip(regions, ends, strict=True)
+    return sum(end - region["offset"] for region, end in stretches if region["round"][0].startswith("ssd"))
+
+
+def test_a_hot_set_that_is_larger_than_the_mark_comes_as_far_as_that_and_nothing_moves_to_and_fro(hot):
+    """It is 95 % of the tier."""
+    file, now_s = hot[1], [0.0]
+    file.write_text(file.read_text().replace('name = "ssd"\n', 'name = "ssd"\ncapacity = "1100KB"\n'))
+    pool = lands_on_the_ssd(file)
+    mark, limits = landing.Mark(URGENT, lambda: now_s[0]), adapting.Limits(87_600 * 3600)
+    first = adapting.reconsider(pool, limits, pace=URGENT)
+    assert first["verdict"] == "moved", first
+    copied = adapting.copied_today(pool)
+    for _ in range(2):
+        now_s[0] += 60.0
+        assert mark.look(pool, limits, lambda: 0) is None
+        assert adapting.reconsider(pool, limits, pace=URGENT)["verdict"] == "kept"
+    assert adapting.copied_today(pool) == copied
+    assert 600_000 < on_ssd(pool, 8 * MIB) <= 880_000
+
+
+def heat_of(costs):
+    file = {"path": "f", "size_bytes": 64 * MIB, "cost_us": sum(costs.values()), "blocks": sorted(costs.items())}
+    return {"block_bytes": MIB, "period_s": 600, "missed": 0, "files": [file]}
+
+
+@pytest.fixture
+def pool(tmp_path):
+    """A file of 64 MiB on two HDDs, beside an SSD on which files land, with 4,160 KiB: the mark is 3,328 KiB."""
+    return lands_on_the_ssd(with_a_file_beside_an_ssd(tmp_path, FIRST).file)
+
+
+def test_promotions_keep_to_the_mark(pool):
+    promoter, costs = promotion.Promoter(pool, 1.0, adapting.move_s_per_byte(pool), URGENT), {}
+    promoter.look(heat_of(costs), 1.0)
+    for _ in range(4):
+        costs = {block: costs.get(block, 0) + 400_000 for block in range(20, 24)}
+        promoter.look(heat_of(costs), 1.0)
+    assert on_ssd(pool, 64 * MIB) == 3 * MIB
+
+
+def test_of_a_plan_what_is_hottest_comes(pool, tmp_path):
+    costs = {20: 400_000, 21: 100_000, 22: 400_000, 23: 400_000, 40: 9}
+    plan = FIRST + COMES
+    layout = tier_room.within(pool, heat_of(costs), plan, adapting._each_file(plan, tmp_path))
+    (file,) = _native.layout_parse(layout)["files"]
+    places = {region["offset"] // MIB: region["round"] for region in file["regions"]}
+    hdd, ssd = ["hdd.0-1:64KiB"], ["ssd.0:64KiB"]
+    assert places == {0: hdd, 20: ssd, 21: hdd, 22: ssd, 24: hdd}
+    # What fits comes as it is planned.
+    assert tier_room.within(pool, heat_of({21: 1}), layout, adapting._each_file(layout, tmp_path)) == layout
