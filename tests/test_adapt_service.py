@@ -15,7 +15,19 @@ import pytest
 from conftest import BIN
 from stripewise import StripewiseError, _native
 from stripewise.api import adapt as adapting
-from stripewise.api import adapt_service, asking, kept_lines, leaving, metrics, moved, moving, small_files
+from stripewise.api import (
+    adapt_service,
+    asking,
+    between,
+    kept_lines,
+    landing,
+    leaving,
+    metrics,
+    moved,
+    moving,
+    promotion,
+    small_files,
+)
 from stripewise.api.adapt_service import Wanted
 from stripewise.api.between import Rounds
 from stripewise.api.pacing import Pace
@@ -349,3 +361,28 @@ def test_a_server_that_comes_and_goes_is_waited_for_no_longer_than_one_that_stay
     assert looked(0, "hdd.1", "hdd.0") == {"hdd.0": 600}, "the other one was there for a second less"
     assert looked(1) == looked(600) == {}
     assert looked(1, "hdd.1", "hdd.0") == {"hdd.1": 600, "hdd.0": 600}
+
+
+@pytest.mark.parametrize("promote_s", [0.0, 0.01])
+def test_a_server_that_goes_between_two_decisions_is_waited_for(hot, promote_s, monkeypatch):
+    """What is looked at until the next decision is due would be moved."""
+    pool = Pool.load(hot[1])
+    hdd = next(server.path for server in pool.servers if server.name == "hdd.1")
+    moved_without, goes = [], [lambda: hdd.rename(hdd.with_name("away"))]
+
+    def look(*_, **__):
+        # The first look finds it there; it goes before the next one.
+        if goes:
+            goes.pop()()
+        elif not hdd.exists():
+            moved_without.append(0)
+
+    monkeypatch.setattr(promotion.Promoter, "look", look)
+    monkeypatch.setattr(landing.Mark, "look", look)
+    monkeypatch.setattr(between, "SHORT_S", 0.05)
+    service = adapt_service.run(pool.file, Wanted(promote_s=promote_s, period_s=2.0))
+    with adapting.alone(pool):
+        assert "away" not in next(service)
+        held = next(service)
+    assert held["away"] == ["hdd.1"] and held["why"].startswith("hdd.1 is not there: nothing moves until it is")
+    assert moved_without == []

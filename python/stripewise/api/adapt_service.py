@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from stripewise._native import StripewiseError
@@ -111,10 +112,16 @@ def run(
             _wait(pool, wanted.period_s, goes_on)
             continue
         try:
-            yield from rounds.until_due(wanted.period_s, wanted.limits, lambda *_: goes_on(), goes_on)
+            all_there = partial(_are_all_there, pool, away, goes_on)
+            yield from rounds.until_due(wanted.period_s, wanted.limits, lambda *_: goes_on(), all_there)
         except Exception as error:
             yield _failed(pool, error)
             _wait(pool, wanted.period_s, goes_on)
+
+
+def _are_all_there(pool: Pool, away: _Away, goes_on: Callable[[], bool]) -> bool:
+    """Whether it goes on, and waits for no server. A system call for each server."""
+    return goes_on() and not away.waited_for(pool)
 
 
 def _for(names: dict[str, float]) -> str:

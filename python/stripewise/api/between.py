@@ -89,7 +89,7 @@ class Rounds:
         """Waits until the next decision is due, and yields what each promotion did, and each relief at the mark.
 
         It is due after a period, when the load has come to other places, when a command asks for it, or when it no
-        longer `goes_on`.
+        longer `goes_on`, which is asked before each look.
         """
         looks = min(shifts.LOOKS, int(period_s))
         for _ in range(looks):
@@ -110,6 +110,8 @@ class Rounds:
                 time.sleep(min(SHORT_S, left_s))
             else:
                 yield from self._promoter.run(min(SHORT_S, left_s), limits, self._copied_bytes, progress, goes_on)
+            if not goes_on():
+                return
             relieved = self._mark.look(self._pool, limits, self._copied_bytes, progress)
             if relieved is not None:
                 yield relieved

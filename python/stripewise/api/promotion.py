@@ -200,7 +200,8 @@ class Promoter:
         while time.monotonic() < until_s and goes_on():
             time.sleep(max(0.0, min(self._due_s, until_s) - time.monotonic()))
             began_s = time.monotonic()
-            if began_s < self._due_s:
+            # A server may have gone meanwhile.
+            if began_s < self._due_s or not goes_on():
                 return
             if not self.pool.keeps_heat or not limits.allows(datetime.now()):
                 self._due_s = began_s + self.look_s
