@@ -72,10 +72,10 @@ class TestPool:
         return self.stripewise("apply", layout, "--pool", self.file)
 
 
-def with_a_file_beside_an_ssd(directory, layout):
+def with_a_file_beside_an_ssd(directory, layout, ssds=1):
     """A pool of two HDDs and an SSD with room for 4 MiB and a stripe, in which the file `f` of 64 MiB has `layout`."""
     stripewise, base = Stripewise(directory), directory / "p"
-    stripewise("pool", "init", base, "--emulate", "--hdd", "2", "--ssd", "1", "--capacity", "ssd=4160KiB")
+    stripewise("pool", "init", base, "--emulate", "--hdd", "2", "--ssd", ssds, "--capacity", "ssd=4160KiB")
     first = base / "first.layout"
     first.write_text(layout)
     layouts.apply(first, base / "pool.toml")

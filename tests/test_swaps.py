@@ -87,3 +87,12 @@ def test_a_file_that_is_gone_has_no_part(full):
     file = {"path": "gone", "size_bytes": MIB, "cost_us": 1 << 30, "blocks": [(0, 1 << 30)]}
     heat = {"block_bytes": MIB, "period_s": 600, "missed": 0, "files": [file]}
     assert swaps.find(full, heat, swaps.Pays(1000.0, 1e-8), FIRST) == {}
+
+
+def test_a_dead_disk_whose_mount_point_is_left_takes_nothing(tmp_path):
+    pool = with_a_file_beside_an_ssd(tmp_path, FIRST.partition('[[file.region]]\noffset = "8MiB"')[0], ssds=2)
+    (ssd,) = (server.path for server in pool.servers if server.name == "ssd.1")
+    ssd.rename(ssd.with_name("away"))
+    ssd.mkdir()
+    assert [of.name for tier in pool.tiers for of in swaps.usable(tier)] == ["hdd.0", "hdd.1", "ssd.0"]
+    assert swapped(pool, {20: 900_000}) == {0: HDD, 20: SSD, 21: HDD}

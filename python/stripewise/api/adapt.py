@@ -160,14 +160,10 @@ def failed(pool: Pool, error: Exception, asked: Sequence[str] = ()) -> Decision:
     return decision
 
 
-MARKER = ".stripewise"
-"""In the directory of each server: without it, its disk is not mounted."""
-
-
 def away(pool: Pool) -> list[str]:
     """The servers in use that are not there. A system call for each."""
     servers = [server for tier in pool.tiers for server in tier.servers]
-    return [server.name for server in servers if not os.path.lexists(server.path / MARKER)]
+    return [server.name for server in servers if not swaps.is_there(server)]
 
 
 def held_back(pool: Pool, why: str, asked: Sequence[str] = ()) -> Decision:

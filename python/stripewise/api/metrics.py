@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 
 from stripewise import _native, usage
 from stripewise._native import StripewiseError
-from stripewise.api import activity, adapt, measured
+from stripewise.api import activity, adapt, measured, swaps
 from stripewise.pool import Pool, Server
 from stripewise.usage import Usage
 
@@ -163,7 +163,7 @@ class _PoolCollector(Collector):
 def _room_bytes(server: Server) -> float | None:
     """What can be written there: without end where its file system does not say; `None` if the server is not there."""
     try:
-        room = os.statvfs(server.path / adapt.MARKER)
+        room = os.statvfs(server.path / swaps.MARKER)
     except OSError:
         return None
     return room.f_bavail * room.f_frsize if room.f_blocks else math.inf

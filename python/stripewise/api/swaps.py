@@ -10,6 +10,7 @@ Heat that differs by no more than chance explains is equal: `n` requests of one 
 from __future__ import annotations
 
 import math
+import os
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from stripewise._native import PoolHeat
     from stripewise.pool import Pool, Server, Tier
 
-__all__ = ["Few", "Pays", "Regions", "few", "find", "usable"]
+__all__ = ["MARKER", "Few", "Pays", "Regions", "few", "find", "is_there", "usable"]
 
 ALIKE = 1.1
 """Parts whose heat differs by less are equally hot; what comes must be hotter than what leaves by as much."""
@@ -210,9 +211,18 @@ def few(pool: Pool, heat: PoolHeat, pays: Pays, most_bytes: float, planned: str 
     return Few(changed, files.gain_s, files.moved_bytes, files.came, files.left, files.heat_us, has_room=files.has_room)
 
 
+MARKER = ".stripewise"
+"""In the directory of each server: without it, its disk is not mounted."""
+
+
+def is_there(server: Server) -> bool:
+    """Whether a server is there, and not the empty directory alone over which its disk is mounted. A system call."""
+    return os.path.lexists(server.path / MARKER)
+
+
 def usable(tier: Tier) -> list[Server]:
     """The servers of a tier that take new bytes: those that are there, and do not drain. A system call for each."""
-    return [server for server in tier.servers if server.state == "used" and server.path.is_dir()]
+    return [server for server in tier.servers if server.state == "used" and is_there(server)]
 
 
 def _swap(files: _Files, pays: Pays, most_bytes: float) -> None:
