@@ -96,3 +96,24 @@ def test_what_the_limit_has_stopped_goes_last(landed):
     step = day(landed, None)
     assert step["moved_files"] == 1 and step["copied_bytes"] <= 9 << 20
     assert [of.part["path"] for of in relief.landed(landed, None).leaving] == ["f"]
+
+
+def test_a_clock_that_jumps_makes_no_byte_forgotten_and_keeps_none_for_longer_than_a_day(pool, monkeypatch):
+    loaded, now_s, day_s = Pool.load(pool.file), [1e9], 86_400.0
+    monkeypatch.setattr(moved.time, "time", lambda: now_s[0])
+    moved.record(loaded, {"what": "copied", "path": "f", "copied_bytes": 100})
+    now_s[0] += 10 * day_s
+    assert adapting.copied_today(loaded) == 0
+    moved.record(loaded, {"what": "copied", "path": "f", "copied_bytes": 10})
+    moved.see_clock(loaded)
+    now_s[0] -= 10 * day_s
+    for _ in range(2):
+        assert adapting.copied_today(loaded) == 110, "what is dated ahead was copied by now"
+        moved._known.clear()
+    moved.see_clock(loaded)
+    moved.see_clock(loaded)
+    assert [line["what"] for line in moved.records(loaded)] == ["copied", "copied", "put back"]
+    now_s[0] += 0.9 * day_s
+    assert adapting.copied_today(loaded) == 110
+    now_s[0] += 0.2 * day_s
+    assert adapting.copied_today(loaded) == 0

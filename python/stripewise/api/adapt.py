@@ -256,6 +256,8 @@ def reconsider(
         decision |= {what: sums for what, sums in between.items() if sums}
     else:
         decision |= measured.since_then(decisions(pool), measured.done_by_servers(pool))
+    if not dry_run:
+        moved.see_clock(pool)
     watch = moved.Watched(pool, limits, progress, partial(limits.left_bytes, partial(copied_today, pool)))
     try:
         decision |= _relieve(pool, limits, heat, dry_run=dry_run, pace=pace, watch=watch)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -21,7 +20,7 @@ from stripewise.api.kept_lines import Kept
 from stripewise.api.pacing import Progress, Then
 from stripewise.pool import Pool
 
-__all__ = ["ABOVE", "OVER", "Hours", "Watched", "copied_bytes", "halves", "kept", "record", "records"]
+__all__ = ["ABOVE", "OVER", "Hours", "Watched", "copied_bytes", "halves", "kept", "record", "records", "see_clock"]
 
 FILE = "adapt-moves.jsonl"
 """In the pool's namespace."""
@@ -30,6 +29,10 @@ RECORD_BYTES = 64 << 20
 DAY_S = 86_400
 TOGETHER_S = 600
 """Lines of that time that go are remembered as one."""
+MOST_REMEMBERED = 2 * DAY_S // TOGETHER_S
+"""Of such sums: the last two days, and no fewer where the clock has jumped meanwhile."""
+MINUTE_S = 60
+"""Lines of that time count from the last of them on."""
 OVER = "the hours are over in which data may move: the rest moves in the next ones"
 ABOVE = (
     "what was written while it moved would be copied again, which is above the limit of a day: the next try moves half "
@@ -58,16 +61,15 @@ def kept(pool: Pool) -> Kept:
 
 
 def _remembered(lines: Sequence[Record], _: Sequence[Record]) -> list[Record]:
-    """What was copied in the last day, by `TOGETHER_S`: for the limit. It counts from the last of these lines on."""
+    """What was copied of late, by `TOGETHER_S`: for the limit. It counts from the last of these lines on."""
     sums: dict[int, Record] = {}
-    since_s = time.time() - DAY_S
     for line in lines:
         copied = _copied_bytes(line)
-        if copied is not None and line["time_s"] > since_s:
+        if copied is not None:
             together = sums.setdefault(int(line["time_s"] // TOGETHER_S), {"what": "copied", "copied_bytes": 0})
             together["time_s"] = line["time_s"]
             together["copied_bytes"] += copied
-    return list(sums.values())
+    return list(sums.values())[-MOST_REMEMBERED:]
 
 
 def _copied_bytes(line: Record) -> int | None:
@@ -110,21 +112,38 @@ class _Known:
 
     inode: int = 0
     at: int = 0
-    copied: deque[tuple[float, int]] = field(default_factory=deque)
-    """When, and bytes."""
+    copied: list[tuple[float, int]] = field(default_factory=list)
+    """When, and bytes, in the order of the lines; those of a minute are one."""
 
     def add(self, lines: list[Record]) -> None:
         for line in lines:
-            copied = _copied_bytes(line)
-            if copied is not None:
-                self.copied.append((line["time_s"], copied))
+            time_s, copied = line["time_s"], _copied_bytes(line) or 0
+            if self.copied and self.copied[-1][0] // MINUTE_S == time_s // MINUTE_S:
+                before_s, before = self.copied.pop()
+                time_s, copied = max(time_s, before_s), before + copied
+            self.copied.append((time_s, copied))
+
+    def since(self, since_s: float) -> int:
+        """The bytes of lines that are no older. O(minutes with a line).
+
+        A line of the future is one of a clock that was ahead: it is as old as the next one, or as of now where none
+        follows.
+        """
+        found, next_s = 0, time.time()
+        now_s = next_s
+        for time_s, copied in reversed(self.copied):
+            if time_s <= now_s:
+                next_s = time_s
+            if next_s > since_s:
+                found += copied
+        return found
 
 
 _known: dict[Path, _Known] = {}
 
 
 def copied_bytes(pool: Pool, since_s: float) -> int:
-    """What was copied since then, no more than a day ago. O(lines of a day), and lines since it was asked last."""
+    """What was copied since then, as far as lines are kept. O(minutes with a line), and lines since the last time."""
     of, file = kept(pool), pool.namespace / FILE
     try:
         with of.newest().open("rb") as opened:
@@ -141,9 +160,18 @@ def copied_bytes(pool: Pool, since_s: float) -> int:
     whole = text[: text.rfind(b"\n") + 1]
     known.at += len(whole)
     known.add(decided.lines(whole))
-    while known.copied and known.copied[0][0] < time.time() - DAY_S:
-        known.copied.popleft()
-    return sum(count for time_s, count in known.copied if time_s > since_s)
+    return known.since(since_s)
+
+
+def see_clock(pool: Pool) -> None:
+    """Keeps that the clock was put back, if the last line is of the future: that counts for a day from now on.
+
+    Raises `StripewiseError` where the line cannot be written.
+    """
+    copied_bytes(pool, time.time())
+    known = _known.get(pool.namespace / FILE)
+    if known is not None and known.copied and known.copied[-1][0] > time.time():
+        record(pool, {"what": "put back"})
 
 
 class Watched:
