@@ -509,3 +509,17 @@ def test_room_is_made_on_the_server_that_lacks_it(landing, monkeypatch):
     file.write_text(text.replace("[default]\n", '[default]\nland = "ssd"\nland_mark = 0.9\n'))
     (step,) = relief.steps(Pool.load(file), heat)
     assert [of.part["path"] for of in step.leaving] == ["warm"]
+
+
+def test_heat_that_leaves_between_two_decisions_counts_for_the_metrics(landing):
+    _, file, program = landing
+    program(WRITE, "first", "second", "third", "fourth")
+    program(READ, "first", "second", "third", "fourth")
+    pool = Pool.load(file)
+    mark = landing_marks.Mark(URGENT)
+    (step,) = mark.look(pool, adapting.Limits(), lambda: 0)["relief"]
+    assert step["moved_heat_s"] > 0
+    decision = adapting.reconsider(pool, adapting.Limits(), planner="fixed", relieved=mark.relieved())
+    assert decision["relieved"]["moved_heat_s"] == step["moved_heat_s"]
+    assert decided.moved_heat_s(decision) >= step["moved_heat_s"]
+    assert adapting.totals(adapting.kept(pool).lines()).moved_heat_s >= step["moved_heat_s"]

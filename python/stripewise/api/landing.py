@@ -51,7 +51,7 @@ class Mark:
     pace: Pace
     clock: Callable[[], float] = time.monotonic
     _due_s: float = 0.0
-    _relieved: dict[str, int] = field(default_factory=dict)
+    _relieved: dict[str, float] = field(default_factory=dict)
 
     def look(
         self,
@@ -102,6 +102,7 @@ class Mark:
         for key, more in (
             ("times", 1),
             ("copied_bytes", done["copied_bytes"]),
+            ("moved_heat_s", done.get("moved_heat_s", 0.0)),
             ("recorded_bytes", watch.recorded_bytes),
         ):
             self._relieved[key] = self._relieved.get(key, 0) + more
