@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from conftest import BIN
 from stripewise import StripewiseError, _native
 from stripewise.api import hinting, placing
 from stripewise.api.pools import Pool
@@ -176,6 +177,28 @@ def test_a_removal_that_may_not_change_the_rules_changes_no_hint(shared: Path) -
     as_user(ALICE, shared, f'{HINTING}hinting.remove(place("d"), ["readahead"])')
     after = hinting.hints(place)
     assert (after["hints"], after["layouts"], after["version"]) == ([], before["layouts"], before["version"] + 1)
+
+
+def test_why_says_that_only_users_who_may_read_a_file_are_told_of_its_opens(shared: Path) -> None:
+    mount = shared.parent / "mnt"
+    subprocess.run([BIN / "stripewise", "mount", shared], check=True, timeout=60)
+    try:
+        for name, mode in (("open", 0o644), ("secret", 0o600)):
+            (mount / name).write_bytes(b"x")
+            (mount / name).chmod(mode)
+        script = f"""{HINTING}
+for name in ("open", "secret"):
+    print(hinting.refusing(place(name)))
+    try:
+        print(len(hinting.why(place(name))["opens"]))
+    except StripewiseError as error:
+        print(error)
+"""
+        lines = as_user(CAROL, shared, script).splitlines()
+        assert lines[:3] == ["[]", "1", str([str(mount)])]
+        assert lines[3].startswith("secret: only users who may read the file are told which path it takes"), lines
+    finally:
+        subprocess.run([BIN / "stripewise", "umount", "--lazy", mount], check=True, timeout=60)
 
 
 def test_a_directory_that_its_owner_may_not_write_gets_the_hints_too(shared: Path) -> None:

@@ -110,10 +110,18 @@ def why(file: Place) -> PathTaken:
     """Why the requests on a file go where they go: those of its next open, and in `opens` those of the last ones.
 
     A mount tells of its own opens, to users who may read the file: `refusing` names those that do not tell this one.
-    Those of the library are known to their processes alone.
+    Those of the library are known to their processes alone. Raises `StripewiseError` where the file's handle cannot be
+    read, as by one who may not read the file.
     """
-    told, _ = _asked(file)
-    return _native.path_taken(str(file.pool.file), file.name, told)
+    told, refused = _asked(file)
+    try:
+        return _native.path_taken(str(file.pool.file), file.name, told)
+    except StripewiseError as error:
+        if not refused:
+            raise
+        raise StripewiseError(
+            f"{file.name}: only users who may read the file are told which path it takes and its opens took: {error}"
+        ) from error
 
 
 def refusing(file: Place) -> list[str]:
