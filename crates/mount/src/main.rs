@@ -110,13 +110,14 @@ fn serve(pool: Pool, dir: &Path, options: &MountOptions, ready: Option<OwnedFd>)
     let set = signal_set(&signals);
     // SAFETY: the set is initialised; what was blocked before is not asked for.
     unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) };
+    // Before there is a mount: it would end where no descriptor is left for this.
+    let come = signals_come(&set)?;
     let door = observed(door(&pool, options)?, &pool, options)?;
     let serving = Serving::start(pool, dir, options, door)?;
     if let Some(ready) = ready {
         become_quiet(ready);
     }
     let mut detached = false;
-    let come = signals_come(&set)?;
     while has_signal(&come, serving.end())? {
         let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: set and time are initialised; no answer is asked for.
