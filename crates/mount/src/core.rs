@@ -13,6 +13,7 @@ use crate::crowd::Crowd;
 use crate::error::MountError;
 use crate::inode::Table;
 use crate::linger::Linger;
+use crate::lookers::Lookers;
 use crate::node::Node;
 use crate::options::MountOptions;
 use crate::removals::Removals;
@@ -65,6 +66,8 @@ pub struct Core {
     pub crowd: Crowd,
     /// Which threads wait for requests.
     pub workers: Arc<Workers>,
+    /// Which programs look at what they list.
+    pub lookers: Lookers,
 }
 
 impl Core {
@@ -114,6 +117,7 @@ impl Core {
             charged: Charged::default(),
             crowd: Crowd::new(processors),
             workers: Arc::new(Workers::new(processors)),
+            lookers: Lookers::default(),
         })
     }
 

@@ -183,7 +183,8 @@ impl OpenDir {
     }
 
     /// Names with attributes; the kernel gets a reference to each but `.` and `..`. Where it has the attributes of an entry and
-    /// believes them for a while it gets the name alone, without a system call.
+    /// believes them for a while it gets the name alone, without a system call. At the beginning there are no more attributes than a
+    /// program needs that is not known to look at them ([`crate::lookers`]).
     ///
     /// The attributes of an entry may not be had (no descriptor is left). Then the answer ends before it, and the kernel asks
     /// on from there, for names alone unless the program looks at attributes too.
@@ -191,7 +192,9 @@ impl OpenDir {
     /// # Errors
     /// Those of `getdents`; of the first entry, if its attributes cannot be had: rather than that its name is missing. An
     /// entry that has gone meanwhile is left out, and so is one of another file system, which cannot be looked up.
-    pub fn read_plus(&self, core: &Core, offset: u64, reply: &mut DirectoryEntries) -> Result<(), Errno> {
+    pub fn read_plus(&self, core: &Core, program: u32, offset: u64, reply: &mut DirectoryEntries) -> Result<(), Errno> {
+        // The kernel asks so at the beginning of each list, and further on where the program has looked at attributes.
+        let mut left = if offset == 0 { core.lookers.first_of(program) } else { usize::MAX };
         let mut failed = Ok(());
         let now_ms = coarse_ms();
         let read = self.entries(offset, |name, Entry { ino, kind, next, .. }| {
@@ -199,9 +202,17 @@ impl OpenDir {
             if core.table.get(number).is_ok_and(|node| node.is_told(now_ms)) {
                 return reply.add_bare(number, next, kind.as_raw_mode(), name);
             }
+            if left == 0 {
+                core.lookers.ends_short(program, self.node.ino);
+                return true;
+            }
             match self.add_plus(core, name, ino, next, reply) {
+                // Not counted: an answer without any entry would be the end of the list.
                 Err(Errno::NOENT | Errno::XDEV) => false,
-                Ok(full) => full,
+                Ok(full) => {
+                    left -= 1;
+                    full
+                }
                 Err(errno) => {
                     failed = Err(errno);
                     true

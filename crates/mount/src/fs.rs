@@ -196,7 +196,7 @@ impl FuseServer for PoolFs {
             Call::FSync { handle, data_only } => self.fsync(request, handle, data_only, reply),
             Call::OpenDir => self.opendir(request, reply),
             Call::ReadDir { handle, offset, size } => self.readdir(handle, offset, size, reply),
-            Call::ReadDirPlus { handle, offset, size } => self.readdirplus(handle, offset, size, reply),
+            Call::ReadDirPlus { handle, offset, size } => self.readdirplus(request.pid, handle, (offset, size), reply),
             Call::ReleaseDir { handle } => self.releasedir(handle, reply),
             Call::FSyncDir { handle, data_only } => self.fsyncdir(handle, data_only, reply),
             Call::StatFs => self.statfs(reply),
@@ -292,6 +292,9 @@ impl PoolFs {
                 reply.entry(&EntryReply { attr, name_holds, attr_holds: Duration::ZERO });
             }
             found => {
+                if matches!(&found, Ok((node, _)) if !node.kind.is_dir()) {
+                    self.core.lookers.looks(request.pid, request.ino);
+                }
                 self.reply_entry(found.map_err(Failure::Errno), user, (request.ino, name), "lookup", reply);
             }
         });
@@ -593,10 +596,10 @@ impl PoolFs {
         });
     }
 
-    fn readdirplus(&self, handle: u64, offset: u64, size: u32, reply: Reply<'_>) {
+    fn readdirplus(&self, program: u32, handle: u64, (offset, size): (u64, u32), reply: Reply<'_>) {
         guarded("readdirplus", || {
             let mut entries = DirectoryEntries::new(size);
-            match directory(handle).read_plus(&self.core, offset, &mut entries) {
+            match directory(handle).read_plus(&self.core, program, offset, &mut entries) {
                 Ok(()) => reply.entries(&entries),
                 Err(errno) => reply.error(errno),
             }

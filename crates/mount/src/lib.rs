@@ -31,6 +31,7 @@
 //! attr.rs       attributes, and how long the kernel may believe them
 //! file.rs       open files
 //! dir.rs        directories
+//! lookers.rs    which programs look at the names that they list
 //! xattr.rs      extended attributes, ours hidden
 //! control.rs    the ioctls of the preload
 //! caller.rs     what the user behind a request may do
@@ -52,6 +53,7 @@ mod inode;
 mod linger;
 pub mod log;
 mod look;
+mod lookers;
 mod mounts;
 mod names;
 mod newcomers;

@@ -251,6 +251,46 @@ fn what_the_kernel_knows_is_listed_by_name_alone() {
     assert_eq!(looks("\"mark-again", "\"mark-changed"), 0, "{text}");
 }
 
+/// A list of names looks at few of the entries. A program that looks at all names after its list has them looked up one by one in its
+/// first directory, and in none after that.
+#[test]
+fn a_list_has_the_attributes_that_its_program_looks_at() {
+    const MAKE: &str = "import os\n\
+        os.chdir(os.environ['M'])\n\
+        for d in 'abc':\n\
+        \x20   os.mkdir(d)\n\
+        \x20   for n in range(150): open(f'{d}/entry-{n}', 'wb').write(b'x' * n)\n";
+    const SCRIPT: &str = "import os\n\
+        def mark(name):\n\
+        \x20   try: os.stat(name)\n\
+        \x20   except FileNotFoundError: pass\n\
+        def names(d): return sorted(os.listdir(d), key=lambda name: int(name.split('-')[1]))\n\
+        os.chdir(os.environ['M'])\n\
+        expected = [f'entry-{n}' for n in range(150)]\n\
+        mark('mark-begin')\n\
+        for d in 'ab': assert names(d) == expected\n\
+        mark('mark-looks')\n\
+        for d in 'bca':\n\
+        \x20   mark(f'mark-of-{d}')\n\
+        \x20   assert [os.stat(f'{d}/{name}').st_size for name in names(d)] == list(range(150))\n\
+        mark('mark-end')\n";
+    let pool = TestPool::new();
+    let mut made = Command::new(BIN);
+    made.arg("--private").arg(pool.file()).args(["--", "python3", "-c", MAKE]).env("M", pool.mnt());
+    succeeded("files", &made.output().unwrap());
+    let asked = asked_between_marks(&pool, SCRIPT);
+    let at = |mark: &str| asked.iter().position(|(_, body)| body.starts_with(mark)).unwrap();
+    let looked_up = |from: usize, to: usize| {
+        asked[from..to].iter().filter(|(kind, body)| *kind == 1 && body.starts_with("entry-")).count()
+    };
+    let lists = at("mark-looks");
+    assert_eq!(looked_up(0, lists), 0, "{asked:?}");
+    let [b, c, a] = ["mark-of-b", "mark-of-c", "mark-of-a"].map(at);
+    assert!((1..=150 - 32).contains(&looked_up(b, c)), "{asked:?}");
+    assert_eq!(looked_up(c, a), 0, "{asked:?}");
+    assert_eq!(looked_up(a, asked.len()), 0, "{asked:?}");
+}
+
 /// A file without a datafile goes without a way through /proc, also where a rename has moved the time by which the mount knows it.
 #[test]
 fn a_small_file_that_was_renamed_goes_without_a_way_through_proc() {
