@@ -54,6 +54,61 @@ def test_what_is_hot_moves_once_and_the_rest_is_whole(hot):
     assert moved["copied_bytes"] == asked["moved_bytes"] > 0
 
 
+@pytest.mark.parametrize("number", range(1, 8))
+@pytest.mark.parametrize("limit", [None, 600_000])
+def test_a_file_that_a_program_removes_while_a_decision_is_made_keeps_nothing_else(hot, monkeypatch, number, limit):
+    """It is removed before the call of this number that asks what would be done with it, or before the move."""
+    stripewise, file = hot
+    write = "import sys; open(f'{sys.argv[1]}/other', 'wb').write(bytes(range(256)) * 8192)"
+    read = READ_HOT.replace("/f", "/other").replace("(2 << 20)", "0")
+    stripewise("run", "--quiet", "--pool", file, "--", "python3", "-c", write + read, file.parent / "mount")
+    asked, forecast = 0, _native.layout_forecast
+
+    def counted(*arguments):
+        nonlocal asked
+        asked += 1
+        if asked == number:
+            (file.parent / "namespace/tree/f").unlink()
+        return forecast(*arguments)
+
+    monkeypatch.setattr(_native, "layout_forecast", counted)
+    decision = decided(hot, day_bytes=limit)
+    assert asked >= number, "there are no more such calls: the range is too long"
+    assert decision["verdict"] in ("moved", "kept"), decision
+    if limit is None:
+        assert decision["verdict"] == "moved", decision
+
+
+def test_what_a_drain_has_left_on_its_server_is_priced_there(hot):
+    """A drain that goes on for days, or that programs keep from its end, keeps nothing else from moving."""
+    stripewise, file = hot
+    command = [sys.executable, "-m", "stripewise", "pool", "drain", str(file), "hdd.1", "--rate", "25KB"]
+    drain = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    until_s = time.monotonic() + 120
+    while '"draining"' not in stripewise("pool", "show", file, "--json").stdout:
+        assert drain.poll() is None and time.monotonic() < until_s
+    drain.kill()
+    drain.wait()
+    assert any("hdd.1" in found or "hdd.0-1" in found for found in rounds(hot).values())
+    decision = decided(hot)
+    assert decision["verdict"] == "moved", decision
+    assert any("ssd.0" in found for found in rounds(hot).values())
+
+
+def test_what_is_lost_with_its_server_keeps_nothing_else(hot):
+    stripewise, file = hot
+    write = "import sys; open(f'{sys.argv[1]}/other', 'wb').write(bytes(range(256)) * 8192)"
+    read = READ_HOT.replace("/f", "/other").replace("(2 << 20)", "0")
+    root = file.parent / "servers/hdd.1"
+    root.rename(root.with_name("broken"))
+    stripewise("pool", "remove", file, "hdd.1", "--lost", check=False)
+    stripewise("run", "--quiet", "--pool", file, "--", "python3", "-c", write + read, file.parent / "mount")
+    decision = decided(hot)
+    assert decision["verdict"] == "moved", decision
+    regions = _native.file_stat(str(file), "other")["regions"]
+    assert any("ssd.0" in " ".join(region["round"]) for region in regions)
+
+
 def test_a_tier_that_is_full_to_its_capacity_has_not_reached_its_limit_while_its_disk_has_room(hot):
     """Plans fill it: `adapt` would empty in one period what it has filled in the one before."""
     _, file = hot

@@ -135,6 +135,7 @@ def test_the_map_of_a_plan(run):
         assert regions["high"].to_list() == pytest.approx([low + 1] * regions.height)
     assert shares(["hdd.0-5:64KiB", "ssd.0-1:64KiB"]) == {"hdd": 0.75, "ssd": 0.25}
     assert shares(["my.tier.3:1MiB"]) == {"my.tier": 1.0}
+    assert shares(["meta:64KiB"]) == {"meta": 1.0}
     svg = vl_convert.vegalite_to_svg(plan.plot().to_dict())
     assert "data.bin" in svg and "before" in svg and "ssd" in svg
 

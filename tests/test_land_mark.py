@@ -2,7 +2,7 @@
 
 import pytest
 
-from conftest import with_a_file_beside_an_ssd
+from conftest import READ_HOT, with_a_file_beside_an_ssd
 from stripewise import _native
 from stripewise.api import adapt as adapting
 from stripewise.api import landing, promotion, tier_room
@@ -88,3 +88,20 @@ def test_of_a_plan_what_is_hottest_comes(pool, tmp_path):
     assert places == {0: hdd, 20: ssd, 21: hdd, 22: ssd, 24: hdd}
     # What fits comes as it is planned.
     assert tier_room.within(pool, heat_of({21: 1}), layout, adapting._each_file(layout, tmp_path)) == layout
+
+
+def test_a_file_with_its_begin_in_its_inode_comes_and_goes(tmp_path, stripewise):
+    """`meta:64KiB` is a stripe of a round as any: each decision failed where such a file was to come."""
+    base = tmp_path / "p"
+    stripewise("pool", "init", base, "--emulate", "--hdd", "2", "--ssd", "1", "--dilation", "0.01")
+    file = base / "pool.toml"
+    file.write_text(file.read_text() + '\n[heat]\nperiod = "31000000s"\n')
+    stripewise("hint", "--pool", file, ".", "layout=meta:64KiB/64KiB@hdd.0-1:64KiB")
+    script = "import sys; open(f'{sys.argv[1]}/f', 'wb').write(bytes(range(256)) * 32768)" + READ_HOT
+    stripewise("run", "--quiet", "--pool", file, "--", "python3", "-c", script, base / "mount")
+    assert _native.file_stat(str(file), "f")["regions"][0]["round"] == ["meta:64KiB"]
+    decision = adapting.reconsider(lands_on_the_ssd(file), adapting.Limits(87_600 * 3600), pace=URGENT)
+    assert decision["verdict"] == "moved", decision
+    assert on_ssd(Pool.load(file), 8 * MIB) > 0
+    same = "import sys; assert open(f'{sys.argv[1]}/f', 'rb').read() == bytes(range(256)) * 32768"
+    stripewise("run", "--quiet", "--pool", file, "--", "python3", "-c", same, base / "mount")

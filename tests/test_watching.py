@@ -69,7 +69,10 @@ def test_a_move_is_shown_while_it_goes_on(hot):
     mover = subprocess.Popen([*command, "--rate", "25KB"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         until_s = time.monotonic() + PATIENCE_S
-        while not (found := re.search(r"^moving f: (.*)$", shown := top(hot), flags=re.MULTILINE)) or "left" not in found[1]:
+        while (
+            not (found := re.search(r"^moving f: (.*)$", shown := top(hot), flags=re.MULTILINE))
+            or "left" not in found[1]
+        ):
             assert mover.poll() is None and time.monotonic() < until_s, "no move was shown"
         far = r"[\d.]+ [KM]iB of 1\.1 MiB"
         assert re.fullmatch(rf"{far}, [\d.]+ [KM]iB/s, [\d.]+ (m?s|min) left", found[1])

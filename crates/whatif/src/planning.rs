@@ -101,7 +101,7 @@ impl<'a> Planning<'a> {
     /// A file has bytes on a server without a profile.
     pub fn hints(&self) -> Result<Vec<HintProposal>, WhatifError> {
         let present = || self.present.iter().map(|layout| &**layout);
-        let found = propose(&self.files, present(), present(), &self.target.cluster);
+        let found = propose(&self.files, present(), present(), &self.target.holding);
         found.map_err(|unknown| WhatifError::Asked(unknown.to_string()))
     }
 
@@ -140,12 +140,14 @@ impl<'a> Planning<'a> {
                 let present: Vec<Layout> = self.present.iter().map(|layout| (**layout).clone()).collect();
                 let on =
                     |cluster: &Cluster| plan_by(by.planner, &self::job(surveyed.as_ref(), &traces, cluster, &options)?);
-                rooms.plan(&self.target.cluster, needed, free, on, || plan_as_is(&job, &present))?
+                let as_is =
+                    || plan_as_is(&self::job(surveyed.as_ref(), &traces, &self.target.holding, &options)?, &present);
+                rooms.plan(&self.target.cluster, needed, free, on, as_is)?
             }
         };
         let layouts = || planned.plan.files.iter().map(|file| &file.layout);
         let present = || self.present.iter().map(|layout| &**layout);
-        let hints = self.rooms.as_ref().map(|_| propose(&self.files, present(), layouts(), &self.target.cluster));
+        let hints = self.rooms.as_ref().map(|_| propose(&self.files, present(), layouts(), &self.target.holding));
         // Of a file on a server without a profile nothing is known: then nothing is proposed.
         let hints = hints.and_then(Result::ok).unwrap_or_default();
         Ok(Planned { target: self.target, by: planned, present: self.present, limited_by_space, hints })

@@ -40,11 +40,11 @@ pub struct Prediction {
 }
 
 /// What the present layouts of the pool's files and those of the layout file `layout` give with the requests of `trace`
-/// below `root`. `cuts_s` are where the program's phases meet: no request of the next begins before those of the last have
+/// below `root`. A file that the layout file does not name keeps its layout. `cuts_s` are where the program's phases meet: no request of the next begins before those of the last have
 /// ended.
 ///
 /// # Errors
-/// A file of the trace is not in the layout file; as [`Planning::on_pool`].
+/// As [`Planning::on_pool`].
 pub fn predict(
     trace: &Trace,
     pool_file: &Path,
@@ -54,14 +54,13 @@ pub fn predict(
 ) -> Result<Prediction, WhatifError> {
     let planning = Planning::on_pool(trace, pool_file, root, true)?;
     let written = planning.target.layouts(layout)?;
-    let new = planning.files.iter().map(|file| {
-        let entry = written.files.iter().find(|entry| entry.path.matches(file.path.as_bytes()));
-        let missing = || WhatifError::Asked(format!("{} is not in {}", file.path, layout.display()));
-        entry.map(|entry| entry.layout.clone()).ok_or_else(missing)
-    });
-    let new: Vec<Layout> = new.collect::<Result<_, WhatifError>>()?;
     let old: Vec<Layout> = planning.present.iter().map(|layout| (**layout).clone()).collect();
-    Sides { cluster: &planning.target.cluster, old: &old, new: &new }.of(&planning.files, cuts_s)
+    let new = planning.files.iter().zip(&old).map(|(file, old)| {
+        let entry = written.files.iter().find(|entry| entry.path.matches(file.path.as_bytes()));
+        entry.map_or(old, |entry| &entry.layout).clone()
+    });
+    let new: Vec<Layout> = new.collect();
+    Sides { cluster: &planning.target.holding, old: &old, new: &new }.of(&planning.files, cuts_s)
 }
 
 struct Sides<'a> {

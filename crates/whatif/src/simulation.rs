@@ -155,6 +155,6 @@ struct Runs<'a> {
 impl Runs<'_> {
     fn under(&self, layouts: &[Layout]) -> Result<Repeated, WhatifError> {
         let SystemOptions { seed, repeat: runs, .. } = *self.around;
-        Ok(repeat(&self.target.cluster, layouts, &self.program, &self.system, seed, runs)?)
+        Ok(repeat(&self.target.holding, layouts, &self.program, &self.system, seed, runs)?)
     }
 }

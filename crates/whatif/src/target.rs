@@ -21,8 +21,10 @@ pub struct Target {
     pub name: String,
     /// The servers by their names in layout files.
     pub names: ServerNames,
-    /// The servers with their profiles.
+    /// The servers that files may come to, with their profiles.
     pub cluster: Cluster,
+    /// All servers on which files may have bytes: also those that are drained, and those that are gone.
+    pub holding: Cluster,
     /// By tier: what is emulated there; empty for a cluster.
     pub devices: Vec<TierDevice>,
     /// What operations on names cost on the metadata tier; `None` where that is not known: then they take no time.
@@ -58,11 +60,15 @@ impl Target {
                 at_once: 1,
             })
         });
+        let cluster = Cluster { tiers: tiers.collect::<Result<_, WhatifError>>()?, meta: Some(meta_of(pool)) };
+        let all = cluster.tiers.iter().zip(&pool.tiers);
+        let all = all.map(|(known, tier)| Tier { servers: tier.servers.clone(), ..known.clone() }).collect();
         Ok(Self {
             kind: "pool",
             name: pool.name.clone(),
             names: pool.server_names(),
-            cluster: Cluster { tiers: tiers.collect::<Result<_, WhatifError>>()?, meta: Some(meta_of(pool)) },
+            holding: Cluster { tiers: all, meta: cluster.meta.clone() },
+            cluster,
             devices: pool.tiers.iter().map(|tier| tier.emulate.map_or_else(TierDevice::default, device_of)).collect(),
             name_costs: pool.meta.names,
             file_distance_bytes: pool.tiers.iter().find_map(|tier| Some(tier.emulate?.disk?.file_distance_bytes)),
@@ -77,6 +83,7 @@ impl Target {
             name: file.name.clone(),
             names: file.names(),
             cluster: file.cluster(),
+            holding: file.cluster(),
             devices: Vec::new(),
             name_costs: None,
             file_distance_bytes: None,

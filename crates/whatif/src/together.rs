@@ -310,7 +310,7 @@ impl Stage {
             let end = &mut ends_s[program_of[process as usize] as usize];
             *end = end.max(end_s);
         };
-        let report = run_observed(&self.target.cluster, &self.layouts, &joined, &system, seed, observe)?;
+        let report = run_observed(&self.target.holding, &self.layouts, &joined, &system, seed, observe)?;
         let took_s = which.iter().zip(&ends_s).map(|(&of, end_s)| (end_s - (self.begins_s[of] - first_s)).max(0.0));
         let waited_s = report.turns.iter().map(|turns| turns.waited_s).collect();
         Ok(ProgramsRun {

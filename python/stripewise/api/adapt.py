@@ -308,7 +308,9 @@ def _plan_and_move(
             "planned": document["layout"],
         }
         candidates = [_candidate(asked, name, layout) for name, layout in layouts_asked.items() if FILE in layout]
-        return _decide(asked, limits, decision, _best(candidates), (Pacer.of(pool, pace, watch), watch))
+        # Of a file on a server that is drained no part can stay there: a layout that would keep it moves nothing.
+        can_move = [of for of in candidates if of.movable] or candidates
+        return _decide(asked, limits, decision, _best(can_move), (Pacer.of(pool, pace, watch), watch))
 
 
 @dataclass(frozen=True)
@@ -399,12 +401,20 @@ def _with_fewer_moves(pool: Pool, layout: str, scratch: Path) -> str:
     texts = [head]
     for block, one in zip(blocks, _each_file(layout, scratch).values(), strict=True):
         try:
-            (forecast,) = _native.layout_forecast(str(one), str(pool.file))["files"]
+            forecast = _forecast_of(one, pool.file)
         except StripewiseError:
             texts.append(FILE + block)  # It cannot move, and the decision says why.
         else:
             texts.append(least_moves.text(forecast))
     return "".join(texts)
+
+
+def _forecast_of(layout: Path, pool_file: Path) -> _native.ForecastFile:
+    """What a layout file of one file would do. Programs remove files while a decision is made: `StripewiseError` then."""
+    forecast = _native.layout_forecast(str(layout), str(pool_file))
+    if not forecast["files"]:
+        raise StripewiseError(f"{forecast['rules'][0]} is not there any more")
+    return forecast["files"][0]
 
 
 def copied_today(pool: Pool) -> int:
@@ -603,7 +613,7 @@ def _steps_done(
     `file` is its path, and how much of it is moved at once, if not as much as of others.
     """
     (path, step_bytes), pool_file = file, asked.pool.file
-    (forecast,) = _native.layout_forecast(str(layout), str(pool_file))["files"]
+    forecast = _forecast_of(layout, pool_file)
     texts = parting.steps(forecast, _native.file_stat(str(pool_file), path)["size_bytes"], step_bytes)
     for number, text in enumerate(texts, 1):
         one = layout
@@ -642,12 +652,14 @@ def _parts_of(asked: _Asked, chosen: _Candidate, most_bytes: int, share: int) ->
 
 def _changing(asked: _Asked, chosen: _Candidate) -> list[tuple[_native.ForecastFile, int]]:
     """The files that can move, now and then, with their sizes."""
-    pool_file = str(asked.pool.file)
-    return [
-        (file, _native.file_stat(pool_file, path)["size_bytes"])
-        for path, one in chosen.movable
-        for file in _native.layout_forecast(str(one), pool_file)["files"]
-    ]
+    pool_file = asked.pool.file
+    found = []
+    for path, one in chosen.movable:
+        try:
+            found.append((_forecast_of(one, pool_file), _native.file_stat(str(pool_file), path)["size_bytes"]))
+        except StripewiseError:
+            continue  # It can no longer move: a program has removed it, or has it in its place.
+    return found
 
 
 def _above_the_limit(asked: _Asked, chosen: _Candidate, left: int, day_bytes: int) -> str:

@@ -9,17 +9,21 @@ from stripewise._native import StripewiseError, parse_bytes
 
 __all__ = ["shares"]
 
-STRIPES = re.compile(r"^(?P<tier>.+)\.(?P<first>\d+)(?:-(?P<last>\d+))?:(?P<width>\S+)$")
+META = "meta"
+"""The tier that has the beginnings of small files, with their inodes."""
+STRIPES = re.compile(r"^(?:meta|(?P<tier>.+)\.(?P<first>\d+)(?:-(?P<last>\d+))?):(?P<width>\S+)$")
 
 
 def shares(stripes: Iterable[str]) -> dict[str, float]:
-    """The share of a round's bytes that each tier has, from stripes such as `hdd.0-5:64KiB`."""
+    """The share of a round's bytes that each tier has, from stripes such as `hdd.0-5:64KiB`, and `meta:8KiB` of a small file."""
     bytes_of: dict[str, int] = {}
     for stripe in stripes:
         match = STRIPES.match(stripe)
         if match is None:
             raise StripewiseError(f"'{stripe}' is no stripe: it should be as hdd.0-5:64KiB")
-        count = int(match["last"] or match["first"]) - int(match["first"]) + 1
-        bytes_of[match["tier"]] = bytes_of.get(match["tier"], 0) + count * parse_bytes(match["width"])
+        first, last = match["first"] or 0, match["last"] or match["first"] or 0
+        count = int(last) - int(first) + 1
+        tier = match["tier"] or META
+        bytes_of[tier] = bytes_of.get(tier, 0) + count * parse_bytes(match["width"])
     total = sum(bytes_of.values())
     return {tier: part / total for tier, part in bytes_of.items()}
