@@ -2,9 +2,11 @@
 
 import fcntl
 import json
+import os
 import struct
 import subprocess
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +15,7 @@ import pytest
 
 from stripewise import StripewiseError, _native, decided
 from stripewise.api import adapt as adapting
-from stripewise.api import hinting, leaving, moved, moving, placing, relief, small_files
+from stripewise.api import hinting, leaving, moved, moving, pacing, placing, relief, small_files
 from stripewise.api import landing as landing_marks
 from stripewise.api.between import Rounds
 from stripewise.api.files import open_pool
@@ -252,6 +254,130 @@ def test_a_state_of_files_that_leave_that_is_lost_or_no_state_keeps_no_file_from
         program(CHECK, name)
 
 
+def test_a_file_that_cannot_be_read_at_a_look_leaves_on_once_it_can(landing, monkeypatch):
+    """Its handle is damaged for the time of a look in which another file leaves."""
+    _, file, program = landing
+    program(WRITE, "large")
+    pool = Pool.load(file)
+    adapting.reconsider(pool, adapting.Limits(day_bytes=300_000), planner="fixed", pace=URGENT)
+    program(WRITE, "other")
+    ((handle, part),) = leaving.known(pool).items()
+    tree, handle_of = pool.namespace / "tree", "user.stripewise"
+    whole = os.getxattr(tree / "large", handle_of)
+    os.setxattr(tree / "large", handle_of, b"SWEH")
+    (step,) = adapting.reconsider(pool, adapting.Limits(), planner="fixed", pace=URGENT)["relief"]
+    assert (step["moved_files"], step["leaving_landed"]) == (1, 1)
+    os.setxattr(tree / "large", handle_of, whole)
+    assert leaving.known(pool) == {handle: part}
+    # Nor is one that a look does not find, as it is renamed meanwhile.
+    (tree / "large").rename(pool.namespace / "large")
+    relief.settle(pool, everything=True, pace=URGENT)
+    (pool.namespace / "large").rename(tree / "large")
+    done = relief.settle(pool, everything=True, pace=URGENT)
+    assert (done["moved_files"], done["copied_bytes"]) == (1, (1 << 20) - (4 << 16))
+    assert servers(file, "large")[0] == ["hdd.0-1", "ssd.0"] and leaving.known(pool) == {}
+    for name in ("large", "other"):
+        program(CHECK, name)
+
+
+def test_a_state_that_cannot_be_read_for_a_moment_is_not_forgotten(landing, monkeypatch):
+    """A directory in its place stands for a disk that fails to read it."""
+    _, file, program = landing
+    program(WRITE, "large")
+    pool = Pool.load(file)
+    adapting.reconsider(pool, adapting.Limits(day_bytes=300_000), planner="fixed", pace=URGENT)
+    program(WRITE, "other")
+    small_files._keep(pool, {1 << 40: (1.0, 7)})
+    ((handle, part),) = leaving.known(pool).items()
+    states = [pool.namespace / state for state in (leaving.STATE, small_files.STATE)]
+    for state in states:
+        state.rename(state.with_suffix(".aside"))
+        state.mkdir()
+    monkeypatch.setattr(leaving, "STEP_BYTES", 256 << 10)
+    step = relief.landed(pool, None)
+    assert [of.part["path"] for of in step.leaving] == ["other"], "the rest of the large one is a region like others"
+    with pytest.raises(StripewiseError, match=rf"{leaving.STATE} cannot be read: Is a directory"):
+        relief.take(pool, step, URGENT, None)
+    assert small_files.due(pool) == []
+    small_files.decay(pool)
+    for state in states:
+        state.rmdir()
+        state.with_suffix(".aside").rename(state)
+    assert relief.take(pool, step, URGENT, None)["moved_files"] == 1
+    assert (leaving.known(pool), small_files._kept(pool)) == ({handle: part}, {1 << 40: (1.0, 7)})
+    assert relief.settle(pool, everything=True, pace=URGENT)["copied_bytes"] == (1 << 20) - (4 << 16)
+    for name in ("large", "other"):
+        program(CHECK, name)
+
+
+def test_a_file_that_has_come_in_the_place_of_one_that_leaves_stays(landing):
+    """As programs replace files: a part of the old one is to leave, and the new one has landed, too."""
+    _, file, program = landing
+    program(WRITE, "old", "new")
+    pool = Pool.load(file)
+    program(READ, "new", "old")
+    step = relief.landed(pool, _native.pool_heat(str(file), "."), all_landed=True)
+    assert sorted(of.part["path"] for of in step.leaving) == ["new", "old"]
+    assert all(of.heat_us > 0 for of in step.leaving)
+    program("import os, sys; os.rename(f'{sys.argv[1]}/new', f'{sys.argv[1]}/old')")
+    for of, most_bytes in ((step, None), (replace(step, leaving=[of for of in step.leaving if of.part["path"] == "old"]), 300_000)):
+        done = relief.take(pool, of, URGENT, None, most_bytes=most_bytes, a_day=most_bytes)
+        assert (done["moved_files"], done["copied_bytes"], done["staying"], done["moved_heat_s"]) == (0, 0, [], 0.0)
+    assert servers(file, "old")[0] == ["ssd.0"] and servers(file, "old")[1]["landed_on"] == "ssd"
+    assert relief.settle(pool, everything=True, pace=URGENT)["moved_files"] == 1
+    assert leaving.known(pool) == {}
+    program(CHECK, "old")
+
+
+@pytest.fixture
+def busy(monkeypatch):
+    """Programs keep a server busy half of the time; what the machine counts is not asked."""
+    began_s = time.monotonic()
+    looks = []
+
+    def done(_, __):
+        looks.append(time.monotonic())
+        return {"hdd.0": SimpleNamespace(busy_s=(looks[-1] - began_s) / 2), "ssd.0": SimpleNamespace(busy_s=0.0)}
+
+    monkeypatch.setattr(pacing.activity, "done", done)
+    return looks
+
+
+def test_while_the_servers_are_busy_nothing_leaves_a_tier_that_has_room(landing, busy):
+    _, file, program = landing
+    program(WRITE, "young")
+    pool = Pool.load(file)
+    leaving._keep(pool, {1 << 40: (0, 1)})
+    for _ in range(2):
+        done = relief.settle(pool, everything=True)
+        assert done["why"] == "the servers are busy for programs, and the tier has room"
+        assert (done["moved_files"], done["copied_bytes"], done["staying"]) == (0, 0, [])
+    assert len(busy) == 4, "a look each time, and no more: the next period tries again"
+    (step,) = adapting.reconsider(pool, adapting.Limits(), planner="fixed")["relief"]
+    assert (step["why"], step["leaving_landed"], step["copied_bytes"]) == (done["why"], 1, 0)
+    assert servers(file, "young")[1]["landed_on"] == "ssd" and leaving.known(pool) == {1 << 40: (0, 1)}
+    assert relief.settle(pool, everything=True, pace=URGENT)["moved_files"] == 1
+    program(CHECK, "young")
+
+
+def test_a_tier_at_its_mark_is_relieved_while_the_servers_are_busy_and_the_move_rests(landing, busy):
+    _, file, program = landing
+    program(WRITE, "first", "second", "third", "fourth")
+    pool, words = Pool.load(file), []
+
+    def progress(path, done, total):
+        words.append((path, done))
+        return True
+
+    step = relief.landed(pool, None)
+    assert step.is_full
+    done = relief.take(pool, step, Pace(), progress)
+    assert "why" not in done and done["moved_files"] == len(step.leaving) > 0 and done["staying"] == []
+    assert busy and len(words) > len(set(words)), "it is asked again and again while it rests"
+    for name in ("first", "second", "third", "fourth"):
+        program(CHECK, name)
+
+
 def test_what_was_copied_of_a_move_that_gave_way_is_not_free_for_the_next_tier(landing, monkeypatch):
     pool = Pool.load(landing[1])
     gave_way, lefts = {"copied_bytes": 0, "moved_files": 0}, []
@@ -440,7 +566,7 @@ def test_a_tier_near_its_limit_is_relieved_of_the_regions_with_the_least_gain_pe
     room["on_disk_bytes"] = 512 * kib
     # Two regions share the first block of heat, and two the last one.
     parts = [part(0, 512), part(512, 1024), part(1024, 2048), part(2048, 2304), part(2304, 3072)]
-    monkeypatch.setattr(relief._native, "pool_tier_parts", lambda *_: {"parts": parts, "rooms": [room]})
+    monkeypatch.setattr(relief._native, "pool_tier_parts", lambda *_: {"parts": parts, "rooms": [room], "begun": []})
     heat = {
         "block_bytes": 1 << 20,
         "period_s": 600,
@@ -491,7 +617,7 @@ def test_room_is_made_on_the_server_that_lacks_it(landing, monkeypatch):
         part("hot", ssd_0=1024),
     ]
     rooms = [room("ssd.0", 100), room("ssd.1", 8192)]
-    monkeypatch.setattr(relief._native, "pool_tier_parts", lambda *_: {"parts": parts, "rooms": rooms})
+    monkeypatch.setattr(relief._native, "pool_tier_parts", lambda *_: {"parts": parts, "rooms": rooms, "begun": []})
     costs = {"both": 500, "warm": 3000, "hot": 9000}
     heat = {
         "block_bytes": 1 << 20,

@@ -152,6 +152,10 @@ class Drained(TypedDict):
     rules: int
     staying: list[StayingFile]
 
+class DrainedByFile(Drained):
+    passed_over: list[str]
+    """Files that had nothing to move: they are gone, others, or were changed since that was decided."""
+
 def pool_add(pool_file: str, asked: list[tuple[str, str]]) -> list[str]: ...
 def pool_check_replacement(pool_file: str, server: str, root: str) -> None: ...
 def pool_drain(
@@ -189,14 +193,16 @@ class TierPart(TypedDict):
 class TierParts(TypedDict):
     rooms: list[TierRoom]
     parts: list[TierPart]
+    begun: list[int]
+    """Handles of files that have begun to leave, and may have more there."""
 
-def pool_tier_parts(pool_file: str, tier: str) -> TierParts: ...
+def pool_tier_parts(pool_file: str, tier: str, begun: dict[int, tuple[int, int]] = {}) -> TierParts: ...
 def pool_relieve(
     pool_file: str,
     tier: str,
-    leaving: list[tuple[str, int, list[tuple[int, int]], bool]],
+    leaving: list[tuple[str, int, int, list[tuple[int, int]], bool]],
     progress: Callable[[str, int, int], bool | Literal["rest"]],
-) -> Drained: ...
+) -> DrainedByFile: ...
 
 class DueSmallFile(TypedDict):
     path: str
@@ -211,7 +217,7 @@ def pool_move_small_files(
     pool_file: str,
     heads: list[tuple[str, int]],
     progress: Callable[[str, int, int], bool | Literal["rest"]],
-) -> Drained: ...
+) -> DrainedByFile: ...
 
 class ServerFill(TypedDict):
     server: str

@@ -12,7 +12,7 @@ use stripewise_store::adding::add_servers;
 use stripewise_store::apply::ApplyWatch as _;
 use stripewise_store::drain::{self, DrainOptions, DrainWatch, Drained, StayingFile};
 use stripewise_store::rebalance::{Filling, ServerFill, rebalance};
-use stripewise_store::relief::{self, Leaving, TierPart, TierRoom};
+use stripewise_store::relief::{self, Begun, Leaving, TierPart, TierRoom};
 use stripewise_store::small_files::{DueSmallFile, MovedBefore, move_small_files};
 use stripewise_store::{Pool, Result, Store, Then};
 
@@ -92,13 +92,19 @@ pub(crate) fn pool_rebalance<'py>(
     to_python(py, &value)
 }
 
-/// How full the servers of a tier are, and what of files could leave them.
+/// How full the servers of a tier are, what of files could leave them, and which of those that have `begun` to leave may have more there.
 #[pyfunction]
-pub(crate) fn pool_tier_parts<'py>(py: Python<'py>, pool_file: PathBuf, tier: &str) -> PyResult<Bound<'py, PyAny>> {
+#[pyo3(signature = (pool_file, tier, begun = HashMap::new()))]
+pub(crate) fn pool_tier_parts<'py>(
+    py: Python<'py>,
+    pool_file: PathBuf,
+    tier: &str,
+    begun: HashMap<u64, Begun>,
+) -> PyResult<Bound<'py, PyAny>> {
     let store = Store::of_file(&pool_file).map_err(raise)?;
     let name = |&(id, bytes): &(ServerId, u64)| (store.pool().server_name(id), json!(bytes));
-    let (rooms, parts) =
-        py.detach(|| store.rooms_of(tier).and_then(|rooms| Ok((rooms, store.parts_on(tier)?)))).map_err(raise)?;
+    let found = py.detach(|| store.rooms_of(tier).and_then(|rooms| Ok((rooms, store.parts_on(tier, &begun)?))));
+    let (rooms, found) = found.map_err(raise)?;
     let room = |of: &TierRoom| {
         json!({
             "server": of.server,
@@ -121,13 +127,14 @@ pub(crate) fn pool_tier_parts<'py>(py: Python<'py>, pool_file: PathBuf, tier: &s
     };
     let value = json!({
         "rooms": rooms.iter().map(room).collect::<Vec<_>>(),
-        "parts": parts.iter().map(part).collect::<Vec<_>>(),
+        "parts": found.parts.iter().map(part).collect::<Vec<_>>(),
+        "begun": found.begun,
     });
     to_python(py, &value)
 }
 
-/// Of a file its path, the version of its handle, stretches, and whether they go to its place.
-type LeavingFile = (String, u32, Vec<(u64, u64)>, bool);
+/// Of a file its path, its handle and the version of that, stretches, and whether they go to its place.
+type LeavingFile = (String, u64, u32, Vec<(u64, u64)>, bool);
 
 /// Moves stretches of files from a tier to the place of each file, or what they have on the tier to the other tiers.
 #[pyfunction]
@@ -138,10 +145,11 @@ pub(crate) fn pool_relieve<'py>(
     leaving: Vec<LeavingFile>,
     progress: Py<PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let one = |(path, version, stretches, to_its_place)| Leaving { path, version, stretches, to_its_place };
+    let one =
+        |(path, handle, version, stretches, to_its_place)| Leaving { path, handle, version, stretches, to_its_place };
     let leaving: Vec<Leaving> = leaving.into_iter().map(one).collect();
     let drained = watched(py, progress, |watch| relief::relieve(&pool_file, tier, &leaving, watch))?;
-    to_python(py, &described(&drained))
+    to_python(py, &described_by_file(&drained))
 }
 
 /// The small files that the thresholds move. Of files that were moved before, by their handles: how often, and how long they were when
@@ -176,7 +184,7 @@ pub(crate) fn pool_move_small_files<'py>(
     progress: Py<PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let moved = watched(py, progress, |watch| move_small_files(&pool_file, &heads, watch))?;
-    to_python(py, &described(&moved))
+    to_python(py, &described_by_file(&moved))
 }
 
 /// Hands the progress of a drain to Python.
@@ -219,4 +227,11 @@ fn described(of: &Drained) -> Value {
         "rules": of.rules,
         "staying": of.staying.iter().map(staying).collect::<Vec<_>>(),
     })
+}
+
+/// [`described`], of files each of which was named.
+fn described_by_file(of: &Drained) -> Value {
+    let mut value = described(of);
+    value["passed_over"] = json!(of.passed_over);
+    value
 }

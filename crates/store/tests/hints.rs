@@ -12,7 +12,7 @@ use stripewise_layout::{Layout, Pattern, ServerId};
 use stripewise_optimisation::{OptimisationSetting, READAHEAD, SMALL, TABLE};
 use stripewise_store::adding::add_server;
 use stripewise_store::drain::DrainWatch;
-use stripewise_store::handle::Optimisations;
+use stripewise_store::handle::{self, Optimisations};
 use stripewise_store::hints::{ATTRIBUTE, DirectoryHints, MAX_HINTS};
 use stripewise_store::pool::meta_periods;
 use stripewise_store::small_files::{DueSmallFile, MovedBefore, move_small_files};
@@ -462,6 +462,24 @@ fn small_files_above_the_threshold_leave_and_truncated_ones_below_it_come_back()
 }
 
 /// Nothing is kept of earlier moves: each file's handle says how it goes the other way.
+/// Its handle cannot be read any more since it was found.
+#[test]
+fn a_small_file_that_is_damaged_or_gone_keeps_no_other_from_moving_and_counts_as_not_moved() {
+    let pool = TestPool::new(2);
+    let files = Files::open(pool.pool.clone()).unwrap();
+    set(files.store(), ".", None, 64 << 10);
+    for name in ["damaged", "whole"] {
+        make_grown(&files, name, &pattern(50_000, 3), 10_000);
+    }
+    let damaged = pool.pool.namespace.join("tree/damaged");
+    rustix::fs::setxattr(&damaged, handle::ATTRIBUTE, b"SWEH", XattrFlags::REPLACE).unwrap();
+    let heads = ["damaged", "gone", "whole"].map(|name| (name.to_owned(), 0));
+    let moved = move_small_files(&pool.pool.file, &heads, &mut On).unwrap();
+    assert_eq!((moved.moved_files, moved.staying.len(), moved.passed_over), (1, 1, vec!["gone".to_owned()]));
+    assert!(moved.staying[0].path == "damaged" && !moved.staying[0].is_busy, "{:?}", moved.staying);
+    assert_eq!(where_it_is(files.store(), "whole").0, 0);
+}
+
 #[test]
 fn a_small_file_leaves_and_comes_back_again_and_again() {
     let pool = TestPool::new(2);

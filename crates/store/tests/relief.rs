@@ -7,6 +7,7 @@ use common::{TestPool, create, in_own_mounts, layout, mount_tmpfs, pattern, writ
 use rustix::fd::AsFd as _;
 use rustix::fs::{Mode, OFlags, XattrFlags};
 use rustix::process::{Pid, Signal, kill_process};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -14,8 +15,8 @@ use stripewise_layout::{Pattern, Region, ServerId};
 use stripewise_optimisation::OptimisationSetting;
 use stripewise_store::drain::{DrainOptions, drain};
 use stripewise_store::handle::{ATTRIBUTE, Optimisations};
-use stripewise_store::relief::{Leaving, TierPart, relieve};
-use stripewise_store::{Error, Pool, Store};
+use stripewise_store::relief::{Begun, Leaving, TierPart, relieve};
+use stripewise_store::{Error, Files, Pool, Store};
 
 /// Two servers of a tier `disk`, and `fast` of one more, on which new files land.
 fn landing(fast: impl FnOnce(&Path) -> PathBuf) -> TestPool {
@@ -39,16 +40,22 @@ fn part(store: &Arc<Store>, path: &str, stretch: (u64, u64), tier_bytes: u64, ha
     TierPart { path: path.into(), handle, version: 1, stretch, tier_bytes, by_server, has_landed }
 }
 
-fn whole(path: &str) -> Leaving {
-    to_its_place(path, 1, (0, u64::MAX))
+fn whole(store: &Arc<Store>, path: &str) -> Leaving {
+    to_its_place(store, path, 1, (0, u64::MAX))
 }
 
-fn to_its_place(path: &str, version: u32, stretch: (u64, u64)) -> Leaving {
-    Leaving { path: path.into(), version, stretches: vec![stretch], to_its_place: true }
+/// Of the file that is at that path now.
+fn to_its_place(store: &Arc<Store>, path: &str, version: u32, stretch: (u64, u64)) -> Leaving {
+    let handle = store.existing(Path::new(path)).ok().flatten().map_or(0, |inode| inode.handle());
+    Leaving { path: path.into(), handle, version, stretches: vec![stretch], to_its_place: true }
 }
 
-fn away(path: &str, version: u32, stretch: (u64, u64)) -> Leaving {
-    Leaving { path: path.into(), version, stretches: vec![stretch], to_its_place: false }
+fn away(store: &Arc<Store>, path: &str, version: u32, stretch: (u64, u64)) -> Leaving {
+    Leaving { to_its_place: false, ..to_its_place(store, path, version, stretch) }
+}
+
+fn parts_on(store: &Arc<Store>, tier: &str) -> Vec<TierPart> {
+    store.parts_on(tier, &HashMap::new()).unwrap().parts
 }
 
 #[test]
@@ -73,7 +80,7 @@ fn new_files_land_and_go_to_their_place_once() {
         part(&store, "ruled", (0, 50_000), 50_000, false),
         part(&store, "young", (0, 50_000), 50_000, true),
     ];
-    assert_eq!(store.parts_on("fast").unwrap(), expected);
+    assert_eq!(parts_on(&store, "fast"), expected);
     let status = |name: &str| store.status(Path::new(name)).unwrap().placed.unwrap().landed_on;
     assert_eq!((status("young").as_deref(), status("ruled"), status("regions")), (Some("fast"), None, None));
 
@@ -81,7 +88,7 @@ fn new_files_land_and_go_to_their_place_once() {
     open.register_writer().unwrap();
     open.append(&pattern(100, 5)).unwrap();
     let file = &pool.pool.file;
-    let all = [whole("young"), whole("open"), whole("gone")];
+    let all = ["young", "open", "gone"].map(|name| whole(&store, name));
     let done = relieve(file, "fast", &all, &mut On).unwrap();
     assert_eq!((done.moved_files, done.copied_bytes, done.staying.len()), (1, 50_000, 1), "{done:?}");
     assert!(done.staying[0].path == "open" && done.staying[0].is_busy);
@@ -93,10 +100,10 @@ fn new_files_land_and_go_to_their_place_once() {
     }
     assert!(bytes_of(&after, "young") == pattern(50_000, 1));
     assert!(bytes_of(&after, "open")[20_000..] == pattern(100, 5));
-    assert!(after.parts_on("fast").unwrap().iter().all(|part| !part.has_landed), "each goes to its place once");
+    assert!(parts_on(&after, "fast").iter().all(|part| !part.has_landed), "each goes to its place once");
 
     // A region leaves alone, for the other tiers.
-    let done = relieve(file, "fast", &[away("regions", 1, (8192, 50_000))], &mut On).unwrap();
+    let done = relieve(file, "fast", &[away(&store, "regions", 1, (8192, 50_000))], &mut On).unwrap();
     assert_eq!((done.moved_files, done.copied_bytes), (1, 50_000 - 8192));
     assert_eq!(servers(&now(&pool), "regions"), [0, 1]);
     assert!(bytes_of(&now(&pool), "regions") == pattern(50_000, 4));
@@ -125,26 +132,95 @@ fn what_leaves_may_leave_in_parts_each_of_which_is_copied_once() {
         copied += done.copied_bytes;
         done.moved_files
     };
-    assert_eq!(moves(to_its_place("young", 1, (0, 100_000))), 1);
+    assert_eq!(moves(to_its_place(&store, "young", 1, (0, 100_000))), 1);
     assert_eq!(shape(&now(&pool), "young"), [(0, vec![0, 1, 2]), (100_000, vec![2])]);
-    assert_eq!(moves(to_its_place("young", 1, (100_000, 200_000))), 0, "it was changed since");
+    assert_eq!(moves(to_its_place(&store, "young", 1, (100_000, 200_000))), 0, "it was changed since");
     // What comes to the file while it leaves has the place of its end.
     write(&now(&pool).lookup(Path::new("young")).unwrap().unwrap(), &pattern(50_000, 2), 300_000);
-    assert_eq!(moves(to_its_place("young", 2, (100_000, 250_000))), 1);
-    assert_eq!(moves(to_its_place("young", 3, (250_000, 350_000))), 1);
+    assert_eq!(moves(to_its_place(&store, "young", 2, (100_000, 250_000))), 1);
+    assert_eq!(moves(to_its_place(&store, "young", 3, (250_000, 350_000))), 1);
     assert_eq!(shape(&now(&pool), "young"), [(0, vec![0, 1, 2])]);
     assert_eq!(copied, 350_000);
     copied = 0;
     let mut moves = |leaving: Leaving| copied += relieve(file, "fast", &[leaving], &mut On).unwrap().copied_bytes;
-    moves(away("region", 1, (8192, 100_000)));
+    moves(away(&store, "region", 1, (8192, 100_000)));
     assert_eq!(shape(&now(&pool), "region"), [(0, vec![0]), (8192, vec![0, 1]), (100_000, vec![2])]);
-    moves(away("region", 2, (100_000, 300_000)));
+    moves(away(&store, "region", 2, (100_000, 300_000)));
     assert_eq!(shape(&now(&pool), "region"), [(0, vec![0]), (8192, vec![0, 1])]);
     assert_eq!(copied, 300_000 - 8192);
     let bytes = bytes_of(&now(&pool), "young");
     assert!(bytes[..300_000] == pattern(300_000, 1) && bytes[300_000..] == pattern(50_000, 2));
     assert!(bytes_of(&now(&pool), "region") == pattern(300_000, 1));
     assert_eq!(findings(&pool), []);
+}
+
+/// As programs replace files by `rename`: the new one has the first version, too, and another shape.
+#[test]
+fn another_file_that_has_come_to_the_path_stays_as_it_is() {
+    let pool = landed();
+    let store = now(&pool);
+    let shape_of = |at: u64| layout(&[(0, &[(0, 4096)]), (at, &[(2, 4096)])]);
+    for (name, at) in [("ruled", 8192), ("new", 65_536)] {
+        store.set_rule(&Pattern::new(name).unwrap(), &shape_of(at)).unwrap();
+        write(&create(&store, name).1, &pattern(300_000, at), 0);
+    }
+    for (name, seed) in [("young", 1), ("other", 2)] {
+        write(&create(&store, name).1, &pattern(300_000, seed), 0);
+    }
+    let decided = [away(&store, "ruled", 1, (8192, 100_000)), to_its_place(&store, "young", 1, (0, 100_000))];
+    let tree = pool.pool.namespace.join("tree");
+    for (new, name) in [("new", "ruled"), ("other", "young")] {
+        std::fs::rename(tree.join(new), tree.join(name)).unwrap();
+    }
+    let done = relieve(&pool.pool.file, "fast", &decided, &mut On).unwrap();
+    assert_eq!((done.moved_files, done.copied_bytes, done.staying.len()), (0, 0, 0), "{done:?}");
+    let after = now(&pool);
+    assert_eq!(shape(&after, "ruled"), [(0, vec![0]), (65_536, vec![2])]);
+    assert_eq!(shape(&after, "young"), [(0, vec![2])]);
+    assert!(bytes_of(&after, "ruled") == pattern(300_000, 65_536) && bytes_of(&after, "young") == pattern(300_000, 2));
+}
+
+/// Which of the files that have begun to leave may not be forgotten.
+fn begun(pool: &TestPool, of: &[(u64, Begun)]) -> Vec<u64> {
+    now(pool).parts_on("fast", &of.iter().copied().collect()).unwrap().begun
+}
+
+#[test]
+fn a_file_that_has_begun_to_leave_is_forgotten_once_it_is_gone_or_another_one_and_no_sooner() {
+    let pool = landed();
+    let (store, file) = (now(&pool), &pool.pool.file);
+    let mut handles = Vec::new();
+    for name in ["cut", "damaged", "deep", "gone", "done"] {
+        write(&create(&store, name).1, &pattern(300_000, 1), 0);
+        let leaves = to_its_place(&store, name, 1, (0, 100_000));
+        handles.push(leaves.handle);
+        assert_eq!(relieve(file, "fast", &[leaves], &mut On).unwrap().moved_files, 1);
+    }
+    let [cut, damaged, deep, gone, done] = handles[..] else { panic!("five files") };
+    let known = handles.iter().map(|&handle| (handle, (0, 100_000))).collect::<Vec<_>>();
+    let sorted = |mut of: Vec<u64>| {
+        of.sort_unstable();
+        of
+    };
+    assert_eq!(begun(&pool, &known), sorted(handles.clone()));
+    let tree = pool.pool.namespace.join("tree");
+    // Its rest has no byte now, and may get some again.
+    now(&pool).lookup(Path::new("cut")).unwrap().unwrap().truncate(50_000).unwrap();
+    rustix::fs::setxattr(tree.join("damaged"), ATTRIBUTE, b"SWEH", XattrFlags::REPLACE).unwrap();
+    Files::open(Pool::load(file).unwrap()).unwrap().unlink(Path::new("gone")).unwrap();
+    relieve(file, "fast", &[to_its_place(&store, "done", 2, (100_000, u64::MAX))], &mut On).unwrap();
+    assert_eq!(begun(&pool, &known), sorted(vec![cut, damaged, deep]), "{gone} is gone, {done} has left");
+    // Where a tier is away, it is unknown what is there of a file that no walk finds.
+    let outside = pool.directory.path().join("outside");
+    std::fs::rename(tree.join("deep"), &outside).unwrap();
+    let fast = Pool::load(file).unwrap().servers[2].root.clone();
+    let away = fast.with_file_name("away");
+    std::fs::rename(&fast, &away).unwrap();
+    let all = begun(&pool, &known);
+    assert!(all.contains(&deep) && all.contains(&gone) && !all.contains(&done));
+    std::fs::rename(&away, &fast).unwrap();
+    assert_eq!(begun(&pool, &known), sorted(vec![cut, damaged, deep]), "a walk may miss a file that is renamed");
+    assert_eq!(begun(&pool, &[(cut, (0, 50_000)), (done, (100_000, 1 << 62))]), [], "another part has begun");
 }
 
 /// Its handle cannot be read any more.
@@ -155,9 +231,10 @@ fn a_damaged_file_keeps_no_other_on_the_tier() {
     for name in ["damaged", "whole"] {
         write(&create(&store, name).1, &pattern(20_000, 1), 0);
     }
+    let all = ["damaged", "whole"].map(|name| whole(&store, name));
     let damaged = pool.pool.namespace.join("tree/damaged");
     rustix::fs::setxattr(&damaged, ATTRIBUTE, b"SWEH", XattrFlags::REPLACE).unwrap();
-    let done = relieve(&pool.pool.file, "fast", &[whole("damaged"), whole("whole")], &mut On).unwrap();
+    let done = relieve(&pool.pool.file, "fast", &all, &mut On).unwrap();
     assert_eq!((done.moved_files, done.staying.len()), (1, 1), "{done:?}");
     assert!(done.staying[0].path == "damaged" && !done.staying[0].is_busy, "{:?}", done.staying);
     assert_eq!(servers(&now(&pool), "whole"), [0, 1, 2]);
@@ -170,7 +247,7 @@ fn what_a_part_has_on_each_server_of_its_tier_is_told() {
     let shape = layout(&[(0, &[(0, 4096)]), (8192, &[(2, 4096), (1, 1024)])]);
     store.set_rule(&Pattern::new("f").unwrap(), &shape).unwrap();
     write(&create(&store, "f").1, &pattern(8192 + 2 * 5120 + 4600, 1), 0);
-    let by_server: Vec<_> = store.parts_on("disk").unwrap().into_iter().map(|part| part.by_server).collect();
+    let by_server: Vec<_> = parts_on(&store, "disk").into_iter().map(|part| part.by_server).collect();
     let on = |server: u16, (from, to): (u64, u64)| {
         let bytes = (from..to).filter(|&at| shape.split(at, 1)[0].server == ServerId(server)).count() as u64;
         (ServerId(server), bytes)
@@ -191,8 +268,8 @@ fn a_landed_file_with_its_head_in_the_inode_keeps_it_there() {
     let inode = store.inode(fd.as_fd()).unwrap().unwrap();
     write(&inode, &pattern(50_000, 1), 0);
     assert_eq!(inode.layout().unwrap().head_in_inode_bytes(), 8192);
-    assert_eq!(store.parts_on("fast").unwrap(), [part(&store, "f", (0, 50_000), 50_000 - 8192, true)]);
-    assert!(relieve(&pool.pool.file, "fast", &[whole("f")], &mut On).unwrap().is_done());
+    assert_eq!(parts_on(&store, "fast"), [part(&store, "f", (0, 50_000), 50_000 - 8192, true)]);
+    assert!(relieve(&pool.pool.file, "fast", &[whole(&store, "f")], &mut On).unwrap().is_done());
     let after = now(&pool);
     assert!(bytes_of(&after, "f") == pattern(50_000, 1));
     let layout = after.lookup(Path::new("f")).unwrap().unwrap().layout().unwrap();
@@ -281,13 +358,14 @@ const KILLED: &str = "STRIPEWISE_TEST_KILLED_SETTLING";
 /// What is to leave next: a file that has landed whole, or of every other one a part that ends at one of `CUTS`.
 fn next_leaving(store: &Arc<Store>) -> Option<Leaving> {
     const CUTS: [u64; 4] = [0, 130_000, 260_000, u64::MAX];
-    store.parts_on("fast").unwrap().into_iter().find_map(|part| {
+    parts_on(store, "fast").into_iter().find_map(|part| {
         let is_whole = part.path.trim_start_matches('f').parse::<u64>().unwrap() % 2 == 0;
         let at = CUTS.iter().position(|&cut| cut == part.stretch.0)?;
         // What has its place has a part on the tier, too.
         (part.has_landed || at > 0).then(|| {
             let until = if is_whole { u64::MAX } else { CUTS[at + 1] };
-            to_its_place(&part.path, part.version, (part.stretch.0, until))
+            let stretches = vec![(part.stretch.0, until)];
+            Leaving { path: part.path, handle: part.handle, version: part.version, stretches, to_its_place: true }
         })
     })
 }

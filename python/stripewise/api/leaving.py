@@ -37,18 +37,24 @@ MOST_STEPS = 32
 """Of a file that is moved at once."""
 
 Stretch = tuple[int, int]
-Leaving = tuple[str, int, list[Stretch], bool]
-"""A file, the version of its handle, its stretches, and whether they go to its place."""
+Leaving = tuple[str, int, int, list[Stretch], bool]
+"""A file, its handle and the version of that, its stretches, and whether they go to its place."""
 Known = dict[int, tuple[int, int]]
 """By the handle of a file: where the part begins that moved last, or moves now, and where it ends."""
 
 
 def known(pool: Pool) -> Known:
-    """The files that have left in part; none where that cannot be read."""
+    """The files that have left in part; none where no file says that.
+
+    Raises `StripewiseError` where the file is there and cannot be read: what it has is not to be forgotten.
+    """
+    file = pool.namespace / STATE
     try:
-        lines = json.loads((pool.namespace / STATE).read_text(encoding="utf-8", errors="replace"))
-    except (OSError, ValueError, RecursionError):
+        lines = json.loads(file.read_text(encoding="utf-8", errors="replace"))
+    except (FileNotFoundError, ValueError, RecursionError):
         return {}
+    except OSError as error:
+        raise StripewiseError(f"{file} cannot be read: {error.strerror}") from error
     found: Known = {}
     for line in lines[-MOST_KEPT:] if isinstance(lines, list) else []:
         match line:
@@ -66,27 +72,34 @@ def _keep(pool: Pool, found: Known) -> None:
 def forget_all_but(pool: Pool, handles: Collection[int]) -> None:
     """Forgets files that have left, are removed, or got another layout: a part of them may come to the tier again.
 
+    What could not be read is none of these.
+
     Where that cannot be written, as on a full disk, the next look forgets them: room can be made meanwhile.
     """
-    begun = known(pool)
-    still = {handle: part for handle, part in begun.items() if handle in handles}
-    if len(still) < len(begun):
-        with suppress(StripewiseError):
+    with suppress(StripewiseError):
+        begun = known(pool)
+        still = {handle: part for handle, part in begun.items() if handle in handles}
+        if len(still) < len(begun):
             _keep(pool, still)
 
 
 def joined(parts: Iterable[TierPart], begun: Known) -> list[TierPart]:
     """The parts of a tier, where the rest of a file that has left in part counts as landed, and is one.
 
-    It is the rest if its last region begins where a part ends, or begins, that is known. O(parts).
+    It is the rest if its last region begins where a part ends, or begins, that is known: what else the file has on the
+    tier waits until the rest has left. O(parts).
     """
     found: list[TierPart] = []
     rests: dict[int, TierPart] = {}
+    others: list[TierPart] = []
     for part in parts:
         if part["has_landed"] or part["handle"] not in begun:
             found.append(part)
         elif part["stretch"][0] in begun[part["handle"]]:
             rests[part["handle"]] = part
+        else:
+            others.append(part)
+    found += [part for part in others if part["handle"] not in rests]
     return found + [{**part, "has_landed": True} for part in rests.values()]
 
 
@@ -145,6 +158,8 @@ class Mover:
         self._versions: dict[int, int] = {}
         self.moved_files = self.copied_bytes = 0
         self.staying: list[dict[str, str]] = []
+        self.passed_over: set[str] = set()
+        """Files that had nothing to move: they are gone, others, or were changed since that was decided."""
 
     def move(self, shares: Iterable[Share]) -> None:
         """Moves them, in order.
@@ -179,7 +194,7 @@ class Mover:
         version = self._versions.get(of.part["handle"], of.part["version"])
         # A move counts it up.
         self._versions[of.part["handle"]] = version + 1
-        return (of.part["path"], version, stretches, of.part["has_landed"])
+        return (of.part["path"], of.part["handle"], version, stretches, of.part["has_landed"])
 
     def _relieve(self, leaving: list[Leaving]) -> bool:
         """Whether all of them have moved."""
@@ -188,6 +203,7 @@ class Mover:
             self._watch.close()
         self.moved_files += done["moved_files"]
         self.copied_bytes += done["copied_bytes"]
+        self.passed_over |= set(done["passed_over"])
         self.staying += [{"path": file["path"], "why": file["why"]} for file in done["staying"]]
         return done["moved_files"] == len(leaving)
 
@@ -207,7 +223,8 @@ class Mover:
             begin = end
         self.moved_files = moved_files + (has_moved and one.is_all)
         if has_moved and one.is_all and one.part["has_landed"]:
-            forget_all_but(self._pool, known(self._pool).keys() - {handle})
+            with suppress(StripewiseError):
+                forget_all_but(self._pool, known(self._pool).keys() - {handle})
 
 
 def _end(of: Share) -> int:

@@ -54,8 +54,9 @@ class Step:
     leaving: tuple[_Candidate, ...]
     kept_hot: int
     """Files that landed and stay, since they are hot."""
-    begun: frozenset[int] = frozenset()
-    """Handles of files of which a part has left, whether the rest leaves or stays."""
+    begun: frozenset[int] | None = None
+    """Handles of files of which a part has left, whether the rest leaves or stays, or could not be read; `None`: it is
+    unknown which these are."""
 
     @property
     def is_full(self) -> bool:
@@ -100,12 +101,12 @@ def landed(pool: Pool, heat: PoolHeat | None, *, all_landed: bool = False) -> St
 
 
 def _step(pool: Pool, tier: Tier, heat: PoolHeat | None, dearer: float, *, all_landed: bool) -> Step:
-    known = _native.pool_tier_parts(str(pool.file), tier.name)
+    begun = _begun(pool) if tier.name == pool.land else {}
+    known = _native.pool_tier_parts(str(pool.file), tier.name, begun or {})
     hot = {file["path"]: file for file in heat["files"]} if heat is not None else {}
     block_bytes = heat["block_bytes"] if heat is not None else pool.default_width_bytes
     once_s = max(of.write.mean_s(block_bytes) for of in pool.tiers if of.write is not None) if heat is not None else 0.0
-    parts = leaving.joined(known["parts"], leaving.known(pool)) if tier.name == pool.land else known["parts"]
-    begun = frozenset(part["handle"] for part in parts if part["has_landed"] and part["stretch"][0] > 0)
+    parts = leaving.joined(known["parts"], begun or {})
     candidates = [_candidate(part, hot.get(part["path"]), (block_bytes, once_s), dearer) for part in parts]
     needed = _needed(known["rooms"], pool.land_mark if tier.name == pool.land else None)
     candidates.sort(key=lambda of: _first(of, needed))
@@ -122,7 +123,16 @@ def _step(pool: Pool, tier: Tier, heat: PoolHeat | None, dearer: float, *, all_l
             kept_hot += has_landed
     used_bytes = sum(room["used_bytes"] for room in known["rooms"])
     size_bytes = used_bytes + sum(room["free_bytes"] for room in known["rooms"])
-    return Step(tier.name, used_bytes, size_bytes, sum(needed.values()), tuple(going), kept_hot, begun)
+    still = None if begun is None else frozenset(known["begun"])
+    return Step(tier.name, used_bytes, size_bytes, sum(needed.values()), tuple(going), kept_hot, still)
+
+
+def _begun(pool: Pool) -> leaving.Known | None:
+    """The files that have left in part; `None` where that cannot be read: then their rests are as other regions."""
+    try:
+        return leaving.known(pool)
+    except StripewiseError:
+        return None
 
 
 def _candidate(part: TierPart, file: FileHeat | None, block: tuple[int, float], dearer: float) -> _Candidate:
@@ -208,11 +218,11 @@ def take(
             f"{above:,} of {len(step.leaving):,} would copy more than the {most_bytes:,} bytes that "
             f"are left, which is above the limit of a day; {len(shares) - whole:,} of them left in part"
         )
-    if step.tier == pool.land:
+    if step.tier == pool.land and step.begun is not None:
         leaving.forget_all_but(pool, step.begun)
     mover = leaving.Mover(pool, step.tier, pacer, progress)
     mover.move(share for _, share in shares)
-    stay = {file["path"] for file in mover.staying}
+    stay = {file["path"] for file in mover.staying} | mover.passed_over
     gone = [(of, share) for of, share in shares if of.part["path"] not in stay]
     return {
         **done,

@@ -36,11 +36,17 @@ Kept = dict[int, tuple[float, int | None]]
 
 
 def _kept(pool: Pool) -> Kept:
-    """What was moved, the last one at the end; nothing where that cannot be read."""
+    """What was moved, the last one at the end; nothing where no file says that.
+
+    Raises `StripewiseError` where the file is there and cannot be read: what it has is not to be forgotten.
+    """
+    file = pool.namespace / STATE
     try:
-        lines = json.loads((pool.namespace / STATE).read_text(encoding="utf-8", errors="replace"))
-    except (OSError, ValueError, RecursionError):
+        lines = json.loads(file.read_text(encoding="utf-8", errors="replace"))
+    except (FileNotFoundError, ValueError, RecursionError):
         return {}
+    except OSError as error:
+        raise StripewiseError(f"{file} cannot be read: {error.strerror}") from error
     kept: Kept = {}
     for line in lines[-MOST_KEPT:] if isinstance(lines, list) else []:
         match line:
@@ -59,22 +65,25 @@ def _keep(pool: Pool, kept: Kept) -> None:
 
 def due(pool: Pool) -> list[DueSmallFile]:
     """The files that are to move now, those with the most bytes first."""
-    return _native.pool_due_small_files(str(pool.file), _kept(pool))
+    before: Kept = {}
+    with suppress(StripewiseError):
+        before = _kept(pool)
+    return _native.pool_due_small_files(str(pool.file), before)
 
 
 def decay(pool: Pool) -> None:
     """Lets a period pass: each file counts as moved half as often as before.
 
-    On a disk where that cannot be written it counts as before: data can move all the same.
+    Where that cannot be read or written it counts as before: data can move all the same.
     """
-    before = _kept(pool)
-    after = {
-        handle: (moves / 2, sent_bytes)
-        for handle, (moves, sent_bytes) in before.items()
-        if sent_bytes is not None or moves >= LEAST_MOVES
-    }
-    if before:
-        with suppress(StripewiseError):
+    with suppress(StripewiseError):
+        before = _kept(pool)
+        after = {
+            handle: (moves / 2, sent_bytes)
+            for handle, (moves, sent_bytes) in before.items()
+            if sent_bytes is not None or moves >= LEAST_MOVES
+        }
+        if before:
             _keep(pool, after)
 
 
@@ -107,7 +116,7 @@ def take(
     moved = _native.pool_move_small_files(str(pool.file), heads, Pacer.of(pool, pace, progress))
     staying = [{"path": file["path"], "why": file["why"]} for file in moved["staying"]]
     kept = _kept(pool)
-    stay = {file["path"] for file in staying}
+    stay = {file["path"] for file in staying} | set(moved["passed_over"])
     for file in taken:
         if file["path"] not in stay:
             moves, _ = kept.pop(file["handle"], (0.0, None))

@@ -37,7 +37,7 @@ def pool_settle(
       stripewise pool settle p/pool.toml --hot
 
     \b
-    Exit codes: 0 done, 1 files stay that should move, or refused.
+    Exit codes: 0 done, 1 files stay that should move, as while the servers are busy, or refused.
     """
     pool = Pool.load(pool_file)
     pace = draining.pace(rate, urgent)
@@ -50,7 +50,7 @@ def pool_settle(
         console.document({"dry_run": dry_run, **done})
     else:
         settling.report(done, everything=everything)
-    if done.get("staying"):
+    if not dry_run and (done["staying"] or "why" in done):
         raise SystemExit(console.EXIT_FAILED)
 
 

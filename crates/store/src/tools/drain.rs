@@ -88,6 +88,8 @@ pub struct Drained {
     pub rules: usize,
     /// Files that stay.
     pub staying: Vec<StayingFile>,
+    /// Of files that were named, those that had nothing to move: they are gone, others, or were changed since that was decided.
+    pub passed_over: Vec<String>,
     /// It was stopped.
     pub stopped: bool,
 }

@@ -4,10 +4,11 @@
 //! stretch. A region of another file, or a part of one, gets the servers of the default layout that are not in the tier. Which of
 //! them leave is the caller's choice.
 
-use crate::backend::Server;
+use crate::backend::plane::OpenServer;
+use crate::backend::{Server, ServerState};
 use crate::file::inode::Inode;
 use crate::file::steps::Then;
-use crate::format::placement::Placement;
+use crate::format::placement::{DatafileKey, Placement};
 use crate::os::error::{Error, Result};
 use crate::os::sync::{Mutex, guard};
 use crate::pool::pool_file::PoolTier;
@@ -15,7 +16,8 @@ use crate::pool::store::Store;
 use crate::tools::drain::{DrainWatch, Drained, StayingFile};
 use crate::tools::walk::{WalkedFile, walk};
 use rustix::fd::AsFd as _;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use rustix::io::Errno;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use stripewise_layout::{Layout, LayoutError, MAX_OFFSET, Region, ServerId, Stripe};
@@ -39,6 +41,20 @@ pub struct TierPart {
     pub has_landed: bool,
 }
 
+/// Of a file that leaves the tier on which it landed part by part: where the part begins that moved last, or moves now, and where it
+/// ends.
+pub type Begun = (u64, u64);
+
+/// What can leave a tier.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TierParts {
+    /// In order of their paths, and of where they begin.
+    pub parts: Vec<TierPart>,
+    /// The handles of files that have begun to leave, and may still have the rest there: files of which it is there, if only without a
+    /// byte, and files that could not be read. In order.
+    pub begun: Vec<u64>,
+}
+
 /// How full a server of a tier is, in bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TierRoom {
@@ -59,6 +75,8 @@ pub struct TierRoom {
 pub struct Leaving {
     /// Its file, relative to the tree.
     pub path: String,
+    /// The file's handle: another one that has come to this path stays as it is.
+    pub handle: u64,
     /// The version of its handle for which that was decided: a file that was changed since stays as it is.
     pub version: u32,
     /// First byte and the one behind the last, of each stretch that leaves. One that reaches the end of the file has what comes behind
@@ -67,6 +85,16 @@ pub struct Leaving {
     /// Whether they go where files are made that do not land, which may be on the tier in part; else what they have on the tier goes
     /// to the other tiers.
     pub to_its_place: bool,
+}
+
+/// The generation of the datafiles with which a file is made.
+const FIRST_GENERATION: u32 = 1;
+
+/// Whether a file has a region on the tier behind the part that has left last, or in the place of that. O(regions).
+fn has_rest(layout: &Layout, tier: &PoolTier, (begin, end): Begun) -> bool {
+    let is_on = |region: &&Region| region.stripes().iter().any(|stripe| tier.servers.contains(&stripe.server));
+    let begins = |region: &Region| region.offset() > 0 && [begin, end].contains(&region.offset());
+    layout.regions().iter().filter(is_on).any(begins)
 }
 
 fn tier_of<'a>(store: &'a Store, name: &str) -> Result<&'a PoolTier> {
@@ -96,14 +124,16 @@ impl Store {
         Ok(self.pool().used(tier).filter_map(room).collect())
     }
 
-    /// What can leave the tier `name`: each file once, whatever names it has, in order of their paths. O(files of the tree).
+    /// What can leave the tier `name`: each file once, whatever names it has; and which of the files that have `begun` to leave, by
+    /// their handles, may not be forgotten. O(files of the tree).
     ///
     /// # Errors
     /// There is no such tier; the tree or the rules cannot be read.
-    pub fn parts_on(self: &Arc<Self>, name: &str) -> Result<Vec<TierPart>> {
+    pub fn parts_on(self: &Arc<Self>, name: &str, begun: &HashMap<u64, Begun>) -> Result<TierParts> {
         let tier = tier_of(self, name)?;
         let tree = rustix::io::fcntl_dupfd_cloexec(self.tree(), 0).map_err(Error::io("open", "tree"))?;
         let (parts, seen) = (Mutex::new(Vec::new()), Mutex::new(HashSet::new()));
+        let gone = Mutex::new(HashSet::new());
         let visit = |entry: &WalkedFile<'_>| {
             // What cannot be read cannot move.
             if let Ok(fd) = entry.open()
@@ -112,13 +142,36 @@ impl Store {
                 && let Ok(found) = self.parts_of(&inode, &entry.path(), tier)
             {
                 guard(&parts).extend(found);
+                if let Some(begun) = begun.get(&inode.handle())
+                    && inode.placement().is_ok_and(|placement| !has_rest(&placement.layout, tier, *begun))
+                {
+                    guard(&gone).insert(inode.handle());
+                }
             }
             Ok(true)
         };
         walk(&tree, 2, &visit, &|_, _| ())?;
-        let mut parts = parts.into_inner().unwrap_or_default();
+        let (mut parts, seen) = (parts.into_inner().unwrap_or_default(), seen.into_inner().unwrap_or_default());
         parts.sort_by(|a: &TierPart, b| (&a.path, a.stretch).cmp(&(&b.path, b.stretch)));
-        Ok(parts)
+        let gone = gone.into_inner().unwrap_or_default();
+        let may_be_there =
+            |handle: &u64| !gone.contains(handle) && (seen.contains(handle) || self.may_have_landed(*handle, tier));
+        let mut begun: Vec<u64> = begun.keys().copied().filter(may_be_there).collect();
+        begun.sort_unstable();
+        Ok(TierParts { parts, begun })
+    }
+
+    /// Whether a file that no walk has found may have bytes where it landed: it may have been renamed meanwhile, or not have been
+    /// readable. A system call for each server.
+    fn may_have_landed(&self, handle: u64, tier: &PoolTier) -> bool {
+        let key = DatafileKey { handle, generation: FIRST_GENERATION };
+        let is_there = |server: &Server| {
+            let backend = self.plane().server(server.id).and_then(OpenServer::current);
+            // A server that is away does not tell.
+            backend.map_or(true, |backend| !matches!(backend.stat(key), Err(Errno::NOENT)))
+        };
+        let servers = tier.servers.iter().filter_map(|&id| self.pool().server(id));
+        servers.filter(|server| server.state != ServerState::Removed).any(is_there)
     }
 
     fn parts_of(self: &Arc<Self>, inode: &Arc<Inode>, path: &Path, tier: &PoolTier) -> Result<Vec<TierPart>> {
@@ -162,8 +215,8 @@ impl Store {
         Ok(regions.collect())
     }
 
-    /// The layout of a file of `size_bytes` when `leaving` has left the tier; `None` where it was changed since that was decided, where
-    /// nothing of it is there any more, or where no other server can take it.
+    /// The layout of a file of `size_bytes` when `leaving` has left the tier; `None` where it is another file, or was changed since that
+    /// was decided, where nothing of it is there any more, or where no other server can take it.
     fn layout_after(
         &self,
         placement: &Placement,
@@ -172,7 +225,7 @@ impl Store {
         leaving: &Leaving,
     ) -> Result<Option<Layout>> {
         let before = &placement.layout;
-        if placement.version != leaving.version {
+        if (placement.handle, placement.version) != (leaving.handle, leaving.version) {
             return Ok(None);
         }
         let default = self.with_room(self.default_now());
@@ -247,7 +300,10 @@ pub fn relieve(file: &Path, name: &str, leaving: &[Leaving], watch: &mut dyn Dra
         });
         let (inode, layout) = match found {
             Ok(Some(found)) => found,
-            Ok(None) => continue,
+            Ok(None) => {
+                done.passed_over.push(of.path.clone());
+                continue;
+            }
             Err(error) => {
                 done.staying.push(StayingFile::of(of.path.clone(), &error));
                 continue;

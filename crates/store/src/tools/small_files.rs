@@ -149,8 +149,22 @@ pub fn move_small_files(file: &Path, heads: &[(String, u64)], watch: &mut dyn Dr
     }
     let mut done = Drained::default();
     for (path, head_bytes) in heads {
-        let Ok(Some(inode)) = store.existing(Path::new(path)) else { continue };
-        let layout = inode.layout().and_then(|layout| store.with_head(&layout, *head_bytes))?;
+        let found = store.existing(Path::new(path)).and_then(|inode| {
+            let Some(inode) = inode else { return Ok(None) };
+            let layout = inode.layout().and_then(|layout| store.with_head(&layout, *head_bytes))?;
+            Ok(Some((inode, layout)))
+        });
+        let (inode, layout) = match found {
+            Ok(Some(found)) => found,
+            Ok(None) => {
+                done.passed_over.push(path.clone());
+                continue;
+            }
+            Err(error) => {
+                done.staying.push(StayingFile::of(path.clone(), &error));
+                continue;
+            }
+        };
         let mut stopped = false;
         let mut progress = |done: u64, total: u64| {
             let then = watch.progress(path, done, total);
