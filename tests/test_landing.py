@@ -14,12 +14,13 @@ from types import SimpleNamespace
 import pytest
 
 from stripewise import StripewiseError, _native, decided
+from stripewise.api import activity, hinting, leaving, moved, moving, placing, relief, small_files
 from stripewise.api import adapt as adapting
-from stripewise.api import hinting, leaving, moved, moving, pacing, placing, relief, small_files
 from stripewise.api import landing as landing_marks
 from stripewise.api.between import Rounds
 from stripewise.api.files import open_pool
 from stripewise.api.pacing import Pace
+from stripewise.cli import pool_settle
 from stripewise.pool import Pool
 
 WRITE = (
@@ -320,7 +321,10 @@ def test_a_file_that_has_come_in_the_place_of_one_that_leaves_stays(landing):
     assert sorted(of.part["path"] for of in step.leaving) == ["new", "old"]
     assert all(of.heat_us > 0 for of in step.leaving)
     program("import os, sys; os.rename(f'{sys.argv[1]}/new', f'{sys.argv[1]}/old')")
-    for of, most_bytes in ((step, None), (replace(step, leaving=[of for of in step.leaving if of.part["path"] == "old"]), 300_000)):
+    for of, most_bytes in (
+        (step, None),
+        (replace(step, leaving=[of for of in step.leaving if of.part["path"] == "old"]), 300_000),
+    ):
         done = relief.take(pool, of, URGENT, None, most_bytes=most_bytes, a_day=most_bytes)
         assert (done["moved_files"], done["copied_bytes"], done["staying"], done["moved_heat_s"]) == (0, 0, [], 0.0)
     assert servers(file, "old")[0] == ["ssd.0"] and servers(file, "old")[1]["landed_on"] == "ssd"
@@ -337,9 +341,12 @@ def busy(monkeypatch):
 
     def done(_, __):
         looks.append(time.monotonic())
-        return {"hdd.0": SimpleNamespace(busy_s=(looks[-1] - began_s) / 2), "ssd.0": SimpleNamespace(busy_s=0.0)}
+        return {
+            "hdd.0": activity.Done(0, 0, 0, (looks[-1] - began_s) / 2, 0.0),
+            "ssd.0": activity.Done(0, 0, 0, 0.0, 0.0),
+        }
 
-    monkeypatch.setattr(pacing.activity, "done", done)
+    monkeypatch.setattr(activity, "done", done)
     return looks
 
 
@@ -357,7 +364,21 @@ def test_while_the_servers_are_busy_nothing_leaves_a_tier_that_has_room(landing,
     assert (step["why"], step["leaving_landed"], step["copied_bytes"]) == (done["why"], 1, 0)
     assert servers(file, "young")[1]["landed_on"] == "ssd" and leaving.known(pool) == {1 << 40: (0, 1)}
     assert relief.settle(pool, everything=True, pace=URGENT)["moved_files"] == 1
+    # Nothing is left that could wait.
+    assert "why" not in relief.settle(pool, everything=True)
     program(CHECK, "young")
+
+
+def test_settling_that_leaves_files_as_the_servers_are_busy_fails(landing, busy, monkeypatch, capsys):
+    _, file, program = landing
+    program(WRITE, "young")
+    with pytest.raises(SystemExit) as ended:
+        pool_settle.pool_settle(file, hot=True)
+    assert ended.value.code == 1 and "the servers are busy for programs" in capsys.readouterr().out
+    pool_settle.pool_settle(file, hot=True, dry_run=True)
+    pool_settle.pool_settle(file, hot=True, urgent=True)
+    pool_settle.pool_settle(file, hot=True)
+    assert servers(file, "young")[1]["landed_on"] is None
 
 
 def test_a_tier_at_its_mark_is_relieved_while_the_servers_are_busy_and_the_move_rests(landing, busy):

@@ -196,7 +196,7 @@ class TierParts(TypedDict):
     begun: list[int]
     """Handles of files that have begun to leave, and may have more there."""
 
-def pool_tier_parts(pool_file: str, tier: str, begun: dict[int, tuple[int, int]] = {}) -> TierParts: ...
+def pool_tier_parts(pool_file: str, tier: str, begun: dict[int, tuple[int, int]] = ...) -> TierParts: ...
 def pool_relieve(
     pool_file: str,
     tier: str,

@@ -203,7 +203,7 @@ def take(
     """
     done = {**step.document(), "moved_files": 0, "copied_bytes": 0, "staying": []}
     pacer = Pacer.of(pool, pace, progress)
-    if not step.is_full and not pace.urgent and pacer.finds_others_busy():
+    if step.leaving and not step.is_full and not pace.urgent and pacer.finds_others_busy():
         return {**done, "why": "the servers are busy for programs, and the tier has room"}
     shares: list[tuple[_Candidate, leaving.Share]] = []
     left, halves = most_bytes, moved.halves(pool) if most_bytes is not None else {}
