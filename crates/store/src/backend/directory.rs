@@ -20,8 +20,8 @@ use crate::os::error::{Error, Result};
 use crate::os::room::Room;
 use crate::os::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use crate::os::sys::{
-    make_directories, make_directory, maps, open_directory, probe_attributes, read_file_at, replace_file, retry,
-    sync_directory, sync_file_system,
+    made_as_owner, make_directories, make_directory, maps, open_directory, probe_attributes, read_file_at,
+    replace_file, retry, sync_directory, sync_file_system,
 };
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Access as Test, AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, Stat};
@@ -174,7 +174,7 @@ fn rename(directory: BorrowedFd<'_>, from: &CStr, to: &CStr) -> rustix::io::Resu
 /// Makes directory `name`. Before something is moved into it, it is on the disk: a power cut must not leave the one
 /// without the other.
 fn make_durable(directory: BorrowedFd<'_>, name: &str, mode: Mode) -> rustix::io::Result<()> {
-    match rustix::fs::mkdirat(directory, name, mode) {
+    match made_as_owner(directory, || rustix::fs::mkdirat(directory, name, mode)) {
         Ok(()) => sync_directory(directory, "."),
         Err(Errno::EXIST) => Ok(()),
         Err(errno) => Err(errno),
@@ -321,12 +321,17 @@ impl Backend for Directory {
 
     fn make(&self, key: DatafileKey) -> rustix::io::Result<OwnedFd> {
         let (directory, path) = (self.fd()?, key.path());
-        match rustix::fs::mkdirat(directory, path.directory(), SHELF_MODE) {
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(errno) => return Err(errno),
-        }
         let new = DATAFILE | OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
-        retry(|| rustix::fs::openat(directory, path.as_c_str(), new, Mode::from_raw_mode(0o600)))
+        let make = || retry(|| rustix::fs::openat(directory, path.as_c_str(), new, Mode::from_raw_mode(0o600)));
+        match make() {
+            // The first datafile of its shelf.
+            Err(Errno::NOENT) => {}
+            made => return made,
+        }
+        match made_as_owner(directory, || rustix::fs::mkdirat(directory, path.directory(), SHELF_MODE)) {
+            Ok(()) | Err(Errno::EXIST) => make(),
+            Err(errno) => Err(errno),
+        }
     }
 
     fn open(&self, key: DatafileKey, access: DatafileAccess) -> rustix::io::Result<OwnedFd> {

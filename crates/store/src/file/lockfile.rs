@@ -12,7 +12,7 @@ use crate::file::rights::Rights;
 use crate::format::identity::{Identity, Said};
 use crate::os::byte_lock::{is_byte_locked, lock_byte};
 use crate::os::error::{Error, Result};
-use crate::os::sys::{AsUser, retry};
+use crate::os::sys::{AsUser, made_as_owner, retry};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
@@ -195,7 +195,8 @@ impl LockFile {
         // NONBLOCK: what stands there may be a FIFO.
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
         let open = |flags| retry(|| rustix::fs::openat(locks, name.as_str(), flags, Mode::from_raw_mode(0o600)));
-        match open(flags | OFlags::CREATE | OFlags::EXCL) {
+        let new = flags | OFlags::CREATE | OFlags::EXCL;
+        match made_as_owner(locks, || rustix::fs::openat(locks, name.as_str(), new, Mode::from_raw_mode(0o600))) {
             Ok(fd) => return Ok(Some((fd, true))),
             Err(Errno::EXIST) => {}
             Err(errno) => return Err(Error::io("create lock file", name)(errno)),

@@ -200,7 +200,7 @@ pub(crate) fn probe_attributes(directory: &Path) -> rustix::io::Result<()> {
 pub(crate) fn replace_file(dir: impl AsFd, name: &str, bytes: &[u8], mode: Mode) -> rustix::io::Result<()> {
     let temporary = format!(".{name}.{:016x}", u64::from_ne_bytes(random()));
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    let file = retry(|| rustix::fs::openat(&dir, temporary.as_str(), flags, mode))?;
+    let file = made_as_owner(&dir, || rustix::fs::openat(&dir, temporary.as_str(), flags, mode))?;
     // A check that finds the file takes it for forgotten when it is not locked.
     let _ = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
     // Whatever the umask: others of a shared pool read markers, layouts and rules.
@@ -211,6 +211,52 @@ pub(crate) fn replace_file(dir: impl AsFd, name: &str, bytes: &[u8], mode: Mode)
         let _ = rustix::fs::unlinkat(&dir, temporary.as_str(), AtFlags::empty());
     }
     renamed.and_then(|()| sync_directory(&dir, "."))
+}
+
+/// Has `make` make something in `directory`. What root makes belongs to the owner of the directory: a pool of one user is of no use to
+/// that user with files of root's in it. A thread that acts as another user already ([`AsUser`]) goes on as that one. A system call more,
+/// three for root, and nine where the owner is another.
+pub(crate) fn made_as_owner<T>(
+    directory: impl AsFd,
+    make: impl FnMut() -> rustix::io::Result<T>,
+) -> rustix::io::Result<T> {
+    if !acts_as_root() {
+        return retry(make);
+    }
+    let owner = rustix::fs::fstat(directory)?;
+    let _as_owner = (owner.st_uid != 0).then(|| AsUser::become_if_root(owner.st_uid, owner.st_gid));
+    retry(make)
+}
+
+/// Whether this thread acts on file systems as root. A system call, two for root.
+fn acts_as_root() -> bool {
+    // SAFETY: with a number that is no user's the call changes nothing, and gives the user that the thread acts as.
+    rustix::process::geteuid().is_root() && unsafe { libc::syscall(libc::SYS_setfsuid, u32::MAX) } == 0
+}
+
+/// Opens the file `path`. With [`OFlags::CREATE`] it is made where there is none, as by [`made_as_owner`]: three system calls more then.
+pub(crate) fn open_or_make(path: &Path, flags: OFlags, mode: Mode) -> rustix::io::Result<OwnedFd> {
+    match retry(|| rustix::fs::open(path, flags.difference(OFlags::CREATE), mode)) {
+        Err(Errno::NOENT) if flags.contains(OFlags::CREATE) => {}
+        opened => return opened,
+    }
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let (directory, name) = (open_directory(parent)?, path.file_name().ok_or(Errno::ISDIR)?);
+    made_as_owner(&directory, || rustix::fs::openat(&directory, name, flags, mode))
+}
+
+/// [`open_or_make`] of the file `name` in `directory`.
+pub(crate) fn open_or_make_at(
+    directory: impl AsFd,
+    name: &str,
+    flags: OFlags,
+    mode: Mode,
+) -> rustix::io::Result<OwnedFd> {
+    let open = |flags| rustix::fs::openat(&directory, name, flags, mode);
+    match retry(|| open(flags.difference(OFlags::CREATE))) {
+        Err(Errno::NOENT) if flags.contains(OFlags::CREATE) => made_as_owner(&directory, || open(flags)),
+        opened => opened,
+    }
 }
 
 /// Makes the file `path` with `bytes`, durably; EEXIST if there is one. It has its name when it has its bytes, where
@@ -256,8 +302,8 @@ pub(crate) fn read_file(path: &Path, limit: usize) -> Result<Vec<u8>> {
 /// What the kernel then allows is what it allows that user, at the very moment of the call.
 #[derive(Debug)]
 pub struct AsUser {
-    /// Supplementary groups to give back; `None` when nothing was changed.
-    groups: Option<Vec<libc::gid_t>>,
+    /// What to give back: user, group and supplementary groups; `None` when nothing was changed.
+    before: Option<(libc::c_long, libc::c_long, Vec<libc::gid_t>)>,
 }
 
 impl AsUser {
@@ -269,29 +315,29 @@ impl AsUser {
     /// [`AsUser::become_if_root`] with supplementary groups.
     pub fn with_groups(uid: u32, gid: u32, others: &[u32]) -> Self {
         if (uid, gid) == (0, 0) || !rustix::process::geteuid().is_root() {
-            return Self { groups: None };
+            return Self { before: None };
         }
-        let before: Vec<libc::gid_t> =
+        let groups: Vec<libc::gid_t> =
             rustix::process::getgroups().unwrap_or_default().into_iter().map(rustix::process::Gid::as_raw).collect();
         // The system calls themselves: libc's setgroups would change all threads.
         // SAFETY: the list lives through the call; none of these calls touches other memory.
-        unsafe {
+        let (user, group) = unsafe {
             libc::syscall(libc::SYS_setgroups, others.len(), others.as_ptr());
-            libc::syscall(libc::SYS_setfsgid, gid);
-            libc::syscall(libc::SYS_setfsuid, uid);
-        }
-        Self { groups: Some(before) }
+            let group = libc::syscall(libc::SYS_setfsgid, gid);
+            (libc::syscall(libc::SYS_setfsuid, uid), group)
+        };
+        Self { before: Some((user, group, groups)) }
     }
 }
 
 impl Drop for AsUser {
     fn drop(&mut self) {
-        let Some(groups) = &self.groups else { return };
+        let Some((user, group, groups)) = &self.before else { return };
         // The user first: with it comes the right to do the rest.
         // SAFETY: as above.
         unsafe {
-            libc::syscall(libc::SYS_setfsuid, 0);
-            libc::syscall(libc::SYS_setfsgid, rustix::process::getegid().as_raw());
+            libc::syscall(libc::SYS_setfsuid, *user);
+            libc::syscall(libc::SYS_setfsgid, *group);
             libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr());
         }
     }

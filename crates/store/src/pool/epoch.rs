@@ -50,7 +50,7 @@ impl EpochPage {
         let read_only = shared && !crate::pool::shared::is_root();
         let access = if read_only { OFlags::RDONLY } else { OFlags::RDWR | OFlags::CREATE };
         let mode = Mode::from_raw_mode(if shared { 0o644 } else { 0o600 });
-        let file = crate::os::sys::retry(|| rustix::fs::open(&path, access | OFlags::CLOEXEC | OFlags::NOFOLLOW, mode))
+        let file = crate::os::sys::open_or_make(&path, access | OFlags::CLOEXEC | OFlags::NOFOLLOW, mode)
             .map_err(Error::io("open", &path))?;
         if shared && !read_only {
             rustix::fs::fchmod(&file, mode).map_err(Error::io("change the mode of", &path))?;

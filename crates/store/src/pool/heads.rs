@@ -14,7 +14,7 @@
 
 use crate::os::byte_lock::{is_byte_locked, lock_byte};
 use crate::os::error::{Error, Result};
-use crate::os::sys::{open_directory, retry};
+use crate::os::sys::{open_directory, open_or_make_at};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -96,7 +96,7 @@ impl HeadLocks {
         }
         let makes = if self.makes { OFlags::CREATE } else { OFlags::empty() };
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NOCTTY | makes;
-        let opened = match retry(|| rustix::fs::openat(namespace, FILE, flags, Mode::from_raw_mode(0o600))) {
+        let opened = match open_or_make_at(namespace, FILE, flags, Mode::from_raw_mode(0o600)) {
             Err(Errno::NOENT) if !self.makes => return Ok(None),
             opened => opened?,
         };

@@ -18,7 +18,7 @@
 use crate::os::error::{Error, Result};
 use crate::os::shared_pages::{SharedPage, allocate};
 use crate::os::sync::mapped::AtomicU32;
-use crate::os::sys::{is_local, read_file_at, retry};
+use crate::os::sys::{is_local, open_or_make, read_file_at, retry};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -141,7 +141,7 @@ impl HeatTable {
 
     fn open_file(path: &Path, uuid: &str, config: HeatConfig) -> Result<Self> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let file = retry(|| rustix::fs::open(path, flags, Mode::from_raw_mode(0o600)));
+        let file = open_or_make(path, flags, Mode::from_raw_mode(0o600));
         let file = file.map_err(Error::io("open", path))?;
         let alone = match retry(|| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)) {
             Ok(()) => true,

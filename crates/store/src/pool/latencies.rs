@@ -7,7 +7,7 @@
 
 use crate::os::error::{Error, Result};
 use crate::os::shared_pages::{SharedPage, allocate};
-use crate::os::sys::retry;
+use crate::os::sys::{open_or_make, retry};
 use crate::pool::namespace::is_shared;
 use crate::pool::pool_file::Pool;
 use crate::pool::shared::is_root;
@@ -109,8 +109,7 @@ pub fn with_latencies(door: Door, pool: &Pool) -> Result<Door> {
     }
     let path = file(pool);
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let opened =
-        retry(|| rustix::fs::open(&path, flags, Mode::from_raw_mode(0o600))).map_err(Error::io("open", &path))?;
+    let opened = open_or_make(&path, flags, Mode::from_raw_mode(0o600)).map_err(Error::io("open", &path))?;
     let places = servers(pool).map(place).max().map_or(0, |last| last + 1);
     allocate(opened.as_fd(), places as u64 * SERVER_BYTES).map_err(Error::io("allocate", &path))?;
     let access = ProtFlags::READ | ProtFlags::WRITE;

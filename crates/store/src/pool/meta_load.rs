@@ -11,7 +11,7 @@
 //! happens takes it for lost. The file is the page; another arrangement would have another name.
 
 use crate::os::shared_pages::{SharedPage, allocate};
-use crate::os::sys::retry;
+use crate::os::sys::{open_or_make, retry};
 use crate::pool::pool_file::{Pool, ProfileSource};
 use rustix::fd::AsFd;
 use rustix::fs::{Mode, OFlags};
@@ -179,7 +179,7 @@ impl MetaLoad {
         }
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let mode = Mode::from_raw_mode(0o600);
-        let file = retry(|| rustix::fs::open(namespace.join(LOAD_FILE), flags, mode)).ok()?;
+        let file = open_or_make(&namespace.join(LOAD_FILE), flags, mode).ok()?;
         allocate(file.as_fd(), size_of::<Lines>() as u64).ok()?;
         let page = SharedPage::map(file.as_fd(), 0, ProtFlags::READ | ProtFlags::WRITE).ok()?;
         Some(Self { page })

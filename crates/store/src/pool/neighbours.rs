@@ -21,7 +21,7 @@ use crate::os::byte_lock::lock_byte;
 use crate::os::error::{Error, Result};
 use crate::os::shared_pages::{SharedPage, allocate};
 use crate::os::sync::mapped::AtomicU32;
-use crate::os::sys::{is_local, retry};
+use crate::os::sys::{is_local, open_or_make, retry};
 use crate::pool::store::Store;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
@@ -218,7 +218,7 @@ impl Page {
     fn join(namespace: &Path) -> Result<Self> {
         let path = namespace.join(FILE);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = retry(|| rustix::fs::open(&path, flags, Mode::from_raw_mode(0o600)));
+        let file = open_or_make(&path, flags, Mode::from_raw_mode(0o600));
         let file = file.map_err(Error::io("open", &path))?;
         let bytes = size_of::<[AtomicU32; 1024]>() as u64;
         allocate(file.as_fd(), bytes).map_err(Error::io("allocate", &path))?;
@@ -331,7 +331,7 @@ impl Quiet {
         let path = namespace.join(FILE);
         let mut flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         flags.set(OFlags::CREATE, alone);
-        let file = match retry(|| rustix::fs::open(&path, flags, Mode::from_raw_mode(0o600))) {
+        let file = match open_or_make(&path, flags, Mode::from_raw_mode(0o600)) {
             Ok(file) => Some(file),
             Err(Errno::NOENT) => None,
             Err(errno) => return Err(Error::io("open", &path)(errno)),

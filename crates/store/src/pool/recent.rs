@@ -9,7 +9,7 @@
 
 use crate::os::error::{Error, Result};
 use crate::os::shared_pages::{SharedPage, allocate};
-use crate::os::sys::retry;
+use crate::os::sys::open_or_make;
 use crate::pool::namespace::{is_shared, namespace_uuid};
 use crate::pool::pool_file::Pool;
 use rustix::fd::AsFd;
@@ -62,7 +62,7 @@ impl RecentTable {
     pub(crate) fn open(namespace: &Path, uuid: &str) -> Result<Self> {
         let path = namespace.join(RECENT_FILE);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let file = retry(|| rustix::fs::open(&path, flags, Mode::from_raw_mode(0o600)));
+        let file = open_or_make(&path, flags, Mode::from_raw_mode(0o600));
         let file = file.map_err(Error::io("open", &path))?;
         let mapped = || {
             allocate(file.as_fd(), size_of::<Entries>() as u64)?;

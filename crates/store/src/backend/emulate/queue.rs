@@ -382,7 +382,7 @@ impl Page {
 fn open_queue(directory: BorrowedFd<'_>) -> Result<OwnedFd, EmulateError> {
     // NONBLOCK: a FIFO of that name must not hang the program.
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let file = rustix::fs::openat(directory, QUEUE_FILE, flags, Mode::from_raw_mode(0o666))
+    let file = crate::os::sys::open_or_make_at(directory, QUEUE_FILE, flags, Mode::from_raw_mode(0o666))
         .map_err(|errno| EmulateError::Queue { action: "open", errno })?;
     let stat = rustix::fs::fstat(&file).map_err(|errno| EmulateError::Queue { action: "examine", errno })?;
     if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
