@@ -37,7 +37,7 @@ def pool_settle(
       stripewise pool settle p/pool.toml --hot
 
     \b
-    Exit codes: 0 done, 1 files stay that should move, as while the servers are busy, or refused.
+    Exit codes: 0 done, 1 files stay that should move, or refused.
     """
     pool = Pool.load(pool_file)
     pace = draining.pace(rate, urgent)
