@@ -5,15 +5,18 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 import stripewise
+from conftest import TestPool
 from stripewise import mounts
-from stripewise.api import hinting, placing
+from stripewise.api import hinting, placing, pools
 from stripewise.api.files import open_pool
 from stripewise.api.pools import Pool
 from stripewise.cli.hint import _print_why
@@ -246,7 +249,9 @@ def test_why_tells_which_paths_the_last_opens_took_and_why_not_the_others(pool):
             reader.read(10)
             opens = last_opens(pool, "a")
             assert (opens["opens"], opens["writing"]) == (1, 0)
-            assert opens["read"]["taken"] == ["striped", "readahead", "cached"]
+            assert opens["read"]["taken"] == ["striped", "cached"]
+            # The kernel's requests for its pages are as long as the window.
+            assert refused_by(opens["read"]) == {"writebehind": "for-reading", "readahead": "not-yet"}
         # A writer keeps an open from both: what the next one would take is not what this one has taken.
         with path.open("r+b", buffering=0), path.open("rb", buffering=0) as reader:
             assert b"".join(reader.read(2048) for _ in range(50)) == data[: 50 * 2048]
@@ -259,6 +264,12 @@ def test_why_tells_which_paths_the_last_opens_took_and_why_not_the_others(pool):
             }
         # It is closed, and would be read ahead again: the mount remembers what was.
         assert refused_by(last_opens(pool, "a")["read"])["readahead"] == "writer"
+        # Before the first fetch it is not known whether there is a writer; here it has gone by then.
+        with path.open("r+b", buffering=0) as writer, path.open("rb", buffering=0) as reader:
+            assert refused_by(last_opens(pool, "a")["read"])["readahead"] == "not-yet"
+            writer.close()
+            assert b"".join(reader.read(2048) for _ in range(50)) == data[: 50 * 2048]
+            assert last_opens(pool, "a")["read"]["taken"] == ["striped", "readahead"]
         # Four files take the memory that a mount keeps writes back in, so that the fifth gets none of it.
         writers = [(pool.mount / f"w{number}").open("wb", buffering=0) for number in range(5)]
         for writer in writers:
@@ -277,6 +288,7 @@ def test_why_tells_which_paths_the_last_opens_took_and_why_not_the_others(pool):
     finally:
         pool.stripewise("umount", "--lazy", pool.mount)
     gone = asked(pool, "a", "--why").stdout
+    assert "programs that use `import stripewise` alone know what they have opened" in gone
     assert "no mount of its pool is here that could say which paths its last opens took" in gone
     pool.stripewise("mount", pool.file)
     try:
@@ -293,12 +305,39 @@ def test_why_tells_of_a_program_that_goes_past_the_mount(pool):
     try:
         (pool.mount / "a").write_bytes(os.urandom(300_000))
         pool.python(READ, preload=True)
-        assert last_opens(pool, "a")["read"] == {"taken": ["striped"], "not_taken": [], "past_the_mount": True}
+        assert last_opens(pool, "a")["read"] == {
+            "taken": ["striped"],
+            "not_taken": [],
+            "past_the_mount": True,
+            "served_by_kernel": False,
+        }
         assert "took striped, past the mount by its program itself" in asked(pool, "a", "--why").stdout
         pool.python(READ, preload=False)
         assert not last_opens(pool, "a")["read"]["past_the_mount"]
     finally:
         pool.stripewise("umount", "--lazy", pool.mount)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only for root's mounts a kernel serves files by itself")
+def test_why_tells_of_a_file_that_the_kernel_serves(stripewise, tmp_path):
+    """A file on one server, without any hint: its last open took `striped`, and no request of it came to the mount."""
+    disk, file, mount = tmp_path / "disk", tmp_path / "pool.toml", tmp_path / "mount"
+    disk.mkdir()
+    pools.make(file, "test", pools.real_tiers({"hdd": [disk]}, "test"), mount=mount)
+    pool = TestPool(tmp_path, file, mount, stripewise)
+    for options, serves in ((["-o", "nopassthrough"], False), ([], True)):
+        subprocess.run([BIN / "stripewise-mount", file, mount, *options], check=True, timeout=60)
+        try:
+            (mount / "a").write_bytes(b"x" * 5000)
+            assert (mount / "a").read_bytes() == b"x" * 5000
+            opens = last_opens(pool, "a")
+            if serves and not opens["read"]["served_by_kernel"]:
+                pytest.skip("this kernel serves no files of FUSE file systems by itself")
+            for last in (opens["read"], opens["written"]):
+                assert (last["served_by_kernel"], last["taken"]) == (serves, ["striped"])
+            assert ("took striped, by the kernel itself" in asked(pool, "a", "--why").stdout) == serves
+        finally:
+            pool.stripewise("umount", "--lazy", mount)
 
 
 OPENS_AS_ANOTHER_USER = """
@@ -325,6 +364,64 @@ def test_opens_are_told_to_users_who_may_read_the_file(pool):
         assert told.stdout.split() == ["refused", "opens=0"]
     finally:
         pool.stripewise("umount", "--lazy", pool.mount)
+
+
+OF_ANOTHER_USER = """
+set -e
+printf 'user_allow_other\\n' > "$BASE/fuse.conf"
+mount --make-rprivate /
+mount --bind "$BASE/fuse.conf" /etc/fuse.conf
+mkdir "$BASE/dev"
+mount -t tmpfs -o mode=0755 none "$BASE/dev"
+mknod -m 0666 "$BASE/dev/fuse" c 10 229
+mount --bind "$BASE/dev/fuse" /dev/fuse
+owner() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
+owner "$BIN/stripewise-mount" "$BASE/pool.toml" "$BASE/mount" -o allow_other
+trap 'umount --lazy "$BASE/mount"' EXIT
+owner sh -c 'umask 022; echo x > "$1/open"; echo x > "$1/closed"; chmod 600 "$1/closed"' - "$BASE/mount"
+cd "$BASE/mount"
+owner "$PYTHON" -I -c "$ASK"
+"$PYTHON" -I -c "$ASK"
+# This user may read one of the files, as the kernel says.
+setpriv --reuid=62102 --regid=62102 --clear-groups sh -c 'cat open; cat closed 2> /dev/null || echo unread'
+setpriv --reuid=62102 --regid=62102 --clear-groups "$PYTHON" -I -c "$ASK"
+"""
+"""In a mount namespace of its own, where any user may mount and give that to all. $ASK says who is told of opens."""
+
+ASK = """
+import os
+for name in ("open", "closed"):
+    try:
+        print(os.getxattr(name, "system.stripewise.opens").split()[0].decode())
+    except PermissionError:
+        print("refused")
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
+def test_a_mount_that_a_user_gives_to_all_tells_of_opens_its_owner_and_root():
+    """It could not tell what others may read: the process has no right to ask as another user."""
+    if any(shutil.which(program) is None for program in ("fusermount3", "setpriv", "unshare")):
+        pytest.skip("it needs fusermount3, setpriv and unshare")
+    # Below a directory that all users may enter, as those of the other tests are not.
+    with tempfile.TemporaryDirectory() as base:
+        Path(base).chmod(0o755)
+        disks = [Path(base) / f"d{number}" for number in range(2)]
+        for disk in disks:
+            disk.mkdir()
+        pools.make(
+            Path(base) / "pool.toml", "test", pools.real_tiers({"hdd": disks}, "test"), mount=Path(base) / "mount"
+        )
+        (Path(base) / "mount").mkdir(exist_ok=True)
+        subprocess.run(["chown", "-R", "65534:65534", base], check=True)
+        environment = {**os.environ, "BASE": base, "BIN": str(BIN), "PYTHON": sys.executable, "ASK": ASK}
+        told = subprocess.run(
+            ["unshare", "--mount", "sh", "-c", OF_ANOTHER_USER],
+            env=environment, timeout=120, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert told.returncode == 0, told.stderr
+        owner, root, reads = ["opens=0"] * 2, ["opens=0"] * 2, ["x", "unread"]
+        assert told.stdout.split() == [*owner, *root, *reads, "refused", "refused"]
 
 
 def test_why_says_who_is_told_of_opens_to_one_who_may_not_read_the_file(pool, monkeypatch, capsys):

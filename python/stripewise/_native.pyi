@@ -771,6 +771,8 @@ class OpenTaken(TypedDict):
     not_taken: list[PathNotTaken]
     past_the_mount: bool
     """Whether its program was told where the bytes are, and reads and writes them by itself."""
+    served_by_kernel: bool
+    """Whether the kernel reads and writes the file by itself, and no request on its bytes comes to the mount."""
 
 class MountOpens(TypedDict):
     """What a mount knows of the opens of a file."""

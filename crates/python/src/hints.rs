@@ -219,6 +219,7 @@ fn opens_at(mount: &str, said: &str) -> PyResult<Value> {
             "taken": taken.collect::<Vec<_>>(),
             "not_taken": not_taken.collect::<Vec<_>>(),
             "past_the_mount": record.is_past_the_mount(),
+            "served_by_kernel": record.is_served_by_kernel(),
         })
     };
     Ok(json!({

@@ -228,7 +228,8 @@ def _opens(taken: PathTaken, refusing: Iterable[str]) -> list[str]:
         ]
         if mount["read"] is None and mount["written"] is None:
             lines.append("  which paths its last opens took is not remembered there")
-    return lines or ["no mount of its pool is here that could say which paths its last opens took"]
+    lines = lines or ["no mount of its pool is here that could say which paths its last opens took"]
+    return [*lines, "programs that use `import stripewise` alone know what they have opened"]
 
 
 def _taken(last: OpenTaken) -> str:
@@ -236,4 +237,6 @@ def _taken(last: OpenTaken) -> str:
     said = " and ".join(last["taken"]) or "no path"
     if last["past_the_mount"]:
         said += ", past the mount by its program itself"
+    if last["served_by_kernel"]:
+        said += ", by the kernel itself without the mount"
     return "; ".join([said, *(f"not {each['path']}: {each['because']}" for each in last["not_taken"])])

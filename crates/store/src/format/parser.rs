@@ -83,6 +83,7 @@ pub(crate) fn small_bytes(optimisations: &Optimisations) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use stripewise_optimisation::TABLE;
 
     fn packed(settings: &[&str]) -> Optimisations {
         let mut optimisations = Optimisations::default();
@@ -108,6 +109,39 @@ mod tests {
         assert_eq!(asked, expected);
         assert_eq!(AskedPaths::parse(&Optimisations::default()), AskedPaths::default());
         assert_eq!(small_bytes(&packed(&every)), Some(8 << 10));
+    }
+
+    /// Which of its parts a handle asks for.
+    fn parts(asked: AskedPaths) -> [bool; 6] {
+        let AskedPaths { small_bytes, read_ahead, write_behind, cached, rank, direct_least_bytes } = asked;
+        [
+            small_bytes.is_some(),
+            read_ahead.is_some(),
+            write_behind.is_some(),
+            cached.is_some(),
+            rank > 0,
+            direct_least_bytes.is_some(),
+        ]
+    }
+
+    #[test]
+    fn each_optimisation_of_the_table_is_one_part_and_no_other_is_any() {
+        let asked = |index, parameters| {
+            let mut optimisations = Optimisations::default();
+            optimisations.enable(index, parameters).unwrap();
+            parts(AskedPaths::parse(&optimisations))
+        };
+        let mut times = [0; 6];
+        for of in TABLE {
+            let (index, parameters) = OptimisationSetting::parse(of.name).unwrap().pack();
+            let found = asked(index, parameters);
+            assert_eq!(found.iter().filter(|part| **part).count(), 1, "{}", of.name);
+            times.iter_mut().zip(found).for_each(|(times, is_found)| *times += usize::from(is_found));
+        }
+        assert_eq!(times, [1; 6], "each part is of one optimisation");
+        for index in (0..32).filter(|index| OptimisationType::of_index(*index).is_none()) {
+            assert_eq!(asked(index, 1), [false; 6], "{index}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@
 
 use crate::file::inode::Inode;
 use crate::file::paths::cached::Cached;
-use crate::file::paths::open_terms::OpenTerms;
+use crate::file::paths::open_terms::{KernelPages, OpenTerms};
 use crate::file::paths::path::IoPath;
 use crate::file::paths::placed::PlacedPath;
 use crate::file::paths::readahead::ReadAhead;
@@ -23,6 +23,9 @@ pub(crate) fn decide(inode: &Arc<Inode>, terms: &OpenTerms) -> Option<Box<dyn Io
     let file = inode.known_file().ok()?;
     let asked = *file.asked();
     let mut record = places(&file, OpenRecord::default());
+    if terms.pages == KernelPages::ServesItself {
+        record = record.served_by_kernel();
+    }
     let has_gate = inode.store.plane().door().has_gate();
     record = record.with(PathKind::Class, file.class().decide(terms, has_gate));
     record = record.with(PathKind::Direct, file.direct().decide(file.servers_that_pass_caches()));
@@ -80,7 +83,6 @@ mod tests {
     use crate::file::open_file::File;
     use crate::file::open_inode::OpenInode;
     use crate::file::paths::direct::Direct;
-    use crate::file::paths::open_terms::KernelPages;
     use crate::format::handle::Optimisations;
     use crate::pool::pool_file::{Pool, PoolSpec, TierSpec};
     use rustix::fs::{Mode, OFlags};
@@ -88,7 +90,7 @@ mod tests {
     use std::path::Path;
     use std::sync::mpsc::channel;
     use stripewise_control::{Door, FileId, Gate, Request};
-    use stripewise_optimisation::OptimisationSetting;
+    use stripewise_optimisation::{OptimisationSetting, OptimisationType, SMALL, TABLE};
 
     const NOT: fn(NotTaken) -> PathState = PathState::Not;
 
@@ -202,7 +204,7 @@ mod tests {
         let tried = Tried::made(directory, &servers, false, door, &every);
         tried.make("f", 100_000);
         for (terms, taken) in [
-            (READS, &[PathKind::Striped, PathKind::ReadAhead, PathKind::Cached, PathKind::Class][..]),
+            (READS, &[PathKind::Striped, PathKind::Cached, PathKind::Class][..]),
             (WRITES, &[PathKind::Striped, PathKind::WriteBehind, PathKind::Class]),
         ] {
             for (kind, name) in PathKind::ALL {
@@ -210,6 +212,8 @@ mod tests {
                 assert_eq!(state == PathState::Taken, taken.contains(&kind), "{name}: {state:?}");
             }
         }
+        // Nothing is fetched before a program reads, and whether there is a writer then is not known now.
+        assert_eq!(tried.opened("f", READS, PathKind::ReadAhead), NOT(NotTaken::NotYet));
         // Of an open that is there and one that is closed the last one counts, each kind for itself.
         let read = tried.open("f", OFlags::RDONLY);
         assert_eq!(tried.state("f", false, PathKind::Cached), NOT(NotTaken::NoMount));
@@ -221,9 +225,87 @@ mod tests {
         assert_eq!(tried.opened("f", READS, PathKind::Cached), NOT(NotTaken::Writer));
         put(&written, 0, 10);
         assert_eq!(tried.state("f", true, PathKind::WriteBehind), PathState::Taken);
+        // One that reads nothing has not found out that there is a writer.
+        let other = tried.open("f", OFlags::RDONLY);
+        assert_eq!(tried.state("f", false, PathKind::ReadAhead), NOT(NotTaken::NotYet));
+        read_on(&other, 4);
+        assert_eq!(tried.state("f", false, PathKind::ReadAhead), NOT(NotTaken::Writer));
         written.close().unwrap();
         read_on(&tried.open("f", OFlags::RDONLY), 20);
         assert_eq!(tried.state("f", false, PathKind::ReadAhead), PathState::Taken);
+    }
+
+    #[test]
+    fn what_was_fetched_for_all_opens_counts_for_one_that_it_serves() {
+        let tried = Tried::new(&["readahead=64K"]);
+        tried.make("f", 1 << 20);
+        let opens: Vec<File> = (0..2).map(|_| tried.open("f", OFlags::RDONLY)).collect();
+        let read = |file: &File, number: u64| {
+            file.read_at(&mut [IoSliceMut::new(&mut [0; 2048])], number * 2048).unwrap();
+        };
+        // Each has every second piece, so that none goes on where it ended.
+        (0..64).for_each(|number| read(&opens[number as usize % 2], number));
+        assert_eq!(tried.state("f", false, PathKind::ReadAhead), PathState::Taken);
+        let late = tried.open("f", OFlags::RDONLY);
+        assert_eq!(tried.state("f", false, PathKind::ReadAhead), NOT(NotTaken::NotYet));
+        read(&late, 64);
+        assert_eq!(tried.state("f", false, PathKind::ReadAhead), PathState::Taken, "it was there already");
+    }
+
+    #[test]
+    fn a_file_that_the_kernel_serves_is_told_apart_without_any_hint() {
+        let tried = Tried::new(&[]);
+        tried.make("f", 100_000);
+        for (terms, writes) in [(READS, false), (WRITES, true)] {
+            for (pages, is_served) in [(KernelPages::MayKeep, false), (KernelPages::ServesItself, true)] {
+                drop(OpenInode::opened(tried.inode("f"), &OpenTerms { pages, ..terms }));
+                let place = tried.files.store().open_place(Path::new("f")).unwrap();
+                let last = tried.files.store().last_opens(rustix::fd::AsFd::as_fd(&place)).unwrap();
+                let last = if writes { last.written } else { last.read }.unwrap();
+                assert_eq!(last.is_served_by_kernel(), is_served);
+                assert_eq!(last.state(PathKind::Striped), PathState::Taken, "where the bytes are");
+            }
+        }
+    }
+
+    /// The paths but `striped`, which all files have, that an open of a file with one of these words is asked for.
+    fn asked_for(index: u32, parameters: u64) -> Vec<&'static str> {
+        let tried = Tried::new(&[]);
+        let mut given = Optimisations::default();
+        given.enable(index, parameters).unwrap();
+        tried.files.store().change_hints(Path::new("."), |hints| hints.set(None, given)).unwrap();
+        tried.make("f", 100_000);
+        let asked = |(kind, _): &(PathKind, &str)| {
+            *kind != PathKind::Striped && tried.opened("f", READS, *kind) != PathState::NotAsked
+        };
+        PathKind::ALL.iter().filter(|path| asked(path)).map(|path| path.1).collect()
+    }
+
+    #[test]
+    fn each_optimisation_is_one_path_and_each_path_but_that_to_the_servers_one_optimisation() {
+        let mut paths = vec![PathKind::ALL[PathKind::Striped as usize].1];
+        for of in TABLE {
+            let (index, parameters) = OptimisationSetting::parse(of.name).unwrap().pack();
+            // Small files are in their inodes; all others are called as their optimisation.
+            let path = if of.index == SMALL.index { "inline" } else { of.name };
+            assert_eq!(asked_for(index, parameters), [path], "{}", of.name);
+            paths.push(path);
+        }
+        let mut all = PathKind::ALL.map(|path| path.1);
+        paths.sort_unstable();
+        all.sort_unstable();
+        assert_eq!(paths, all);
+    }
+
+    #[test]
+    fn what_this_release_does_not_understand_is_no_path() {
+        // Hints of those that promise something of the bytes would leave the file for reading alone (tests/later_releases.rs).
+        for index in (0..16).filter(|index| OptimisationType::of_index(*index).is_none()) {
+            assert_eq!(asked_for(index, 1), [""; 0], "{index}");
+        }
+        for of in TABLE {
+            assert_eq!(asked_for(of.index, (1 << 59) - 1), [""; 0], "{}", of.name);
+        }
     }
 
     #[test]
@@ -273,9 +355,12 @@ mod tests {
         }
         assert_eq!(tried.opened("head", READS, PathKind::Inline), PathState::Taken);
         tried.make("both", 100_000);
-        for kind in [PathKind::Inline, PathKind::Striped, PathKind::ReadAhead] {
+        for kind in [PathKind::Inline, PathKind::Striped] {
             assert_eq!(tried.opened("both", READS, kind), PathState::Taken);
         }
+        assert_eq!(tried.opened("both", READS, PathKind::ReadAhead), NOT(NotTaken::NotYet));
+        read_on(&tried.open("both", OFlags::RDONLY), 20);
+        assert_eq!(tried.state("both", false, PathKind::ReadAhead), PathState::Taken);
         tried.hint(&["small=8K"]);
         let file = tried.open("longer", OFlags::WRONLY | OFlags::CREATE);
         put(&file, 0, 20_000);
@@ -331,8 +416,8 @@ mod tests {
         drop((fetched, gathered));
         let (read, written) = (tried.open("f", OFlags::RDONLY), tried.make("g", 2));
         drop(written);
-        assert_eq!(tried.state("f", false, PathKind::ReadAhead), PathState::Taken);
-        // Taken at the open, and then there is none.
+        assert_eq!(tried.state("f", false, PathKind::ReadAhead), NOT(NotTaken::NotYet));
+        // There was some at the open, and then there is none.
         let fetched = store.fetched.take(most, most).unwrap();
         read_on(&read, 4);
         assert_eq!(tried.state("f", false, PathKind::ReadAhead), NOT(NotTaken::Memory));

@@ -25,6 +25,7 @@ use crate::file::placed_file::PlacedFile;
 use crate::file::requests::Requests;
 use crate::format::parser::ReadAheadHint;
 use crate::os::error::Result;
+use crate::os::sync::atomic::{AtomicBool, Ordering};
 use crate::os::sync::{Mutex, guard};
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
@@ -52,6 +53,8 @@ pub(crate) struct ReadAhead<B> {
     hint: ReadAheadHint,
     /// The process that has opened the file. In a child that it forks, locks may be held by threads that are not there.
     process: u32,
+    /// Whether it is recorded that a request of it was served from what was fetched.
+    has_served: AtomicBool,
     stream: Mutex<ReadStream>,
 }
 
@@ -69,11 +72,13 @@ struct ReadStream {
 impl<B: IoPath + Clone + 'static> ReadAhead<B> {
     /// The path over `below` of one open of `inode`.
     pub(crate) fn over(below: B, inode: Arc<Inode>, hint: ReadAheadHint) -> Self {
-        Self { below, inode, hint, process: std::process::id(), stream: Mutex::default() }
+        let (process, has_served) = (std::process::id(), AtomicBool::new(false));
+        Self { below, inode, hint, process, has_served, stream: Mutex::default() }
     }
 
     /// Its part of the decision for an open of a file that asks for it: whether it is on the way, and what is to be said of that. One
-    /// load for each datafile until one is found. Where there is no memory now, or no byte on the servers, there may be later.
+    /// load for each datafile until one is found. Where there is no memory now, or no byte on the servers, there may be later. Whether
+    /// the file has a writer is found out by each fetch, so that the path is said to be taken from the first one on.
     pub(crate) fn decide(
         inode: &Inode,
         file: &PlacedFile,
@@ -88,7 +93,7 @@ impl<B: IoPath + Clone + 'static> ReadAhead<B> {
             _ if file.whole_inode().is_some() => (true, not(NotTaken::InInode)),
             _ if !file.striped().has_datafile() => (true, not(NotTaken::NoDatafile)),
             _ if !inode.store.fetched.has(hint.window_bytes, MOST_BYTES) => (true, not(NotTaken::Memory)),
-            _ => (true, PathState::Taken),
+            _ => (true, not(NotTaken::NotYet)),
         }
     }
 
@@ -314,6 +319,14 @@ impl<B: IoPath + Clone + 'static> ReadAhead<B> {
         if self.inode.store.threads.try_do(work) { Ok(fetch) } else { Err(NotTaken::Thread) }
     }
 
+    /// Records that what was fetched has served this open, also where it was fetched for another one. One load but the first time.
+    fn note_served(&self) {
+        if !self.has_served.load(Ordering::Relaxed) {
+            self.has_served.store(true, Ordering::Relaxed);
+            self.inode.note_path(false, PathKind::ReadAhead, PathState::Taken);
+        }
+    }
+
     /// Lets go of what was fetched, for this open and for all.
     fn let_go(&self) {
         guard(&self.stream).fetches.let_go();
@@ -360,6 +373,7 @@ impl<B: IoPath + Clone + 'static> IoPath for ReadAhead<B> {
         let requests = requests.admit(Action::Read, offset, len);
         if let Some(covering) = self.plan(requests.sender(), offset, len) {
             if self.copy(&covering, requests.sender(), bufs, offset, offset + len) {
+                self.note_served();
                 return Ok(len as usize);
             }
             // What has become old is fetched again by the next request.

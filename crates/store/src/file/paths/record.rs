@@ -87,11 +87,13 @@ pub enum NotTaken {
     NoHead,
     /// No byte of it is on a server yet.
     NoDatafile,
+    /// Nothing was fetched for the open so far: it has not read pieces in an order, or only long ones.
+    NotYet,
 }
 
 impl NotTaken {
     /// All of them, each with its word and with what it says to a person.
-    pub const ALL: [(Self, &str, &str); 21] = [
+    pub const ALL: [(Self, &str, &str); 22] = [
         (Self::Writer, "writer", "a process had it open for writing, or moved it"),
         (Self::Memory, "memory", "the memory for that was in use, by other open files of the process"),
         (Self::Thread, "thread", "no thread was free"),
@@ -113,6 +115,7 @@ impl NotTaken {
         (Self::Child, "child", "the process is a child of the one that does so"),
         (Self::NoHead, "no-head", "its first write was longer than its head, or it was moved to the servers"),
         (Self::NoDatafile, "no-datafile", "no byte of it was on a server"),
+        (Self::NotYet, "not-yet", "nothing was fetched for it so far"),
     ];
 
     /// What it says to a person.
@@ -183,10 +186,14 @@ const STATE_BITS: u32 = 5;
 const STATE: u64 = (1 << STATE_BITS) - 1;
 /// The program was told where the bytes are, and reads and writes them by itself.
 const PAST_THE_MOUNT: u64 = 1 << 35;
+/// The kernel reads and writes the file by itself.
+const BY_KERNEL: u64 = 1 << 36;
 /// Something is recorded.
-const IS_RECORD: u64 = 1 << 36;
+const IS_RECORD: u64 = 1 << 37;
 /// Whose record it is stands above that.
-const TAG: u64 = !((1 << 37) - 1);
+const TAG: u64 = !((1 << 38) - 1);
+/// How a record says [`BY_KERNEL`]. It looks like a path that an earlier release does not know, which leaves it out.
+const SERVED_BY_KERNEL: &str = "served-by=kernel";
 
 impl OpenRecord {
     /// What became of a path.
@@ -204,6 +211,17 @@ impl OpenRecord {
     /// Whether its program was told where the bytes are, and reads and writes them by itself.
     pub fn is_past_the_mount(self) -> bool {
         self.bits & PAST_THE_MOUNT != 0
+    }
+
+    /// The same record of an open of a file that the kernel serves.
+    #[must_use]
+    pub(crate) fn served_by_kernel(self) -> Self {
+        Self { bits: self.bits | BY_KERNEL }
+    }
+
+    /// Whether the kernel reads and writes the file by itself, at the place that the record names.
+    pub fn is_served_by_kernel(self) -> bool {
+        self.bits & BY_KERNEL != 0
     }
 }
 
@@ -288,14 +306,17 @@ pub struct LastOpens {
     pub written: Option<OpenRecord>,
 }
 
-/// `opens=2 writing=1`, and a line `read` or `written` for each record: `past` if its program goes past the mount, and each path with
-/// what became of it.
+/// `opens=2 writing=1`, and a line `read` or `written` for each record: `past` if its program goes past the mount, whether the kernel
+/// serves it, and each path with what became of it.
 impl fmt::Display for LastOpens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "opens={} writing={}", self.opens, self.writing)?;
         for (name, record) in [("read", self.read), ("written", self.written)] {
             let Some(record) = record else { continue };
             write!(f, "\n{name}{}", if record.is_past_the_mount() { " past" } else { "" })?;
+            if record.is_served_by_kernel() {
+                write!(f, " {SERVED_BY_KERNEL}")?;
+            }
             for (kind, path) in PathKind::ALL {
                 write!(f, " {path}={}", record.state(kind).word())?;
             }
@@ -341,9 +362,16 @@ impl FromStr for LastOpens {
             };
             let mut record = OpenRecord::default();
             for word in words {
-                if word == "past" {
-                    record.bits |= PAST_THE_MOUNT;
-                    continue;
+                match word {
+                    "past" => {
+                        record.bits |= PAST_THE_MOUNT;
+                        continue;
+                    }
+                    SERVED_BY_KERNEL => {
+                        record = record.served_by_kernel();
+                        continue;
+                    }
+                    _ => {}
                 }
                 let (name, state) = word.split_once('=').ok_or(UnknownRecord)?;
                 // A path or a reason of a later release is left out.
@@ -372,6 +400,22 @@ mod tests {
         assert!(NotTaken::ALL.iter().enumerate().all(|(number, row)| row.0 as usize == number));
         assert!(PathKind::ALL.len() as u32 * STATE_BITS <= PAST_THE_MOUNT.trailing_zeros());
         assert!(every_state().count() <= 1 << STATE_BITS);
+        // No two of them have a bit of each other.
+        let bits = [PAST_THE_MOUNT, BY_KERNEL, IS_RECORD, TAG];
+        assert_eq!(bits.iter().fold(0, |all, bit| all | bit).count_ones(), bits.map(u64::count_ones).iter().sum());
+    }
+
+    #[test]
+    fn the_page_has_each_reason() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/hints.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let told = page.split_once("| reason | which |").unwrap().1.split_once("\n\n").unwrap().0;
+        let rows = told.lines().filter_map(|line| line.split('|').nth(1));
+        let words: Vec<&str> = rows.flat_map(|reasons| reasons.split('`').skip(1).step_by(2)).collect();
+        for (_, word, _) in NotTaken::ALL {
+            assert_eq!(words.iter().filter(|told| **told == word).count(), 1, "{word}");
+        }
+        assert_eq!(words.len(), NotTaken::ALL.len());
     }
 
     #[test]
@@ -392,6 +436,18 @@ mod tests {
         let said = LastOpens { opens: 1, writing: 1, read: None, written: Some(past) };
         assert!(said.to_string().contains("written past inline=-"));
         assert_eq!(said.to_string().parse(), Ok(said));
+        let by_kernel = OpenRecord::default().with(PathKind::Striped, PathState::Taken).served_by_kernel();
+        let said = LastOpens { opens: 1, writing: 0, read: Some(by_kernel), written: Some(past.served_by_kernel()) };
+        assert!(by_kernel.is_served_by_kernel() && !by_kernel.is_past_the_mount() && !past.is_served_by_kernel());
+        assert_eq!(said.to_string().parse(), Ok(said));
+        // An earlier release asks for `=` in each word but one, and leaves out what it does not know.
+        assert!(
+            said.to_string()
+                .lines()
+                .skip(1)
+                .flat_map(|line| line.split(' ').skip(1))
+                .all(|word| word == "past" || word.contains('='))
+        );
         for other in ["", "opens", "opens=x", "opens=1\nread inline"] {
             assert_eq!(other.parse::<LastOpens>(), Err(UnknownRecord), "{other}");
         }
@@ -418,6 +474,9 @@ mod tests {
         records.note((7, 8), false, PathKind::ReadAhead, state);
         records.note_past((7, 8), false);
         let changed = records.last((7, 8), false).unwrap();
+        records.put((7, 8), false, changed.served_by_kernel());
+        let by_kernel = records.last((7, 8), false).unwrap();
+        assert_eq!((by_kernel.is_served_by_kernel(), changed.is_served_by_kernel()), (true, false));
         assert_eq!((changed.state(PathKind::ReadAhead), changed.is_past_the_mount()), (state, true));
         records.put((9, other), false, record);
         assert_eq!((records.last((7, 8), false), records.last((9, other), false)), (None, Some(record)));
