@@ -1,6 +1,7 @@
 """The frame of the benchmarks; what they measure is run by `make bench`."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -126,5 +127,54 @@ assert ssd_bytes == 1
 """
     done = subprocess.run(
         [sys.executable, "-c", script, tmp_path], cwd=ROOT, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+
+
+FILL = """
+import sys
+from pathlib import Path
+from benches import filling
+filling.TIER_BYTES = 16 << 20
+for shape in ("64 KiB", "grown later"):
+    filled = filling.fill(Path(sys.argv[1]) / shape.replace(" ", "-"), shape, 2)
+    assert (filled.wrong, filled.failed) == (0, 0), (shape, filled.wrong, filled.failed)
+    figures = {figure.what.partition(": ")[2]: figure for figure in filling.figures(shape, 2, filled)}
+    assert figures["least free share of the metadata tier"].value * filled.tier_bytes == min(filled.watched.free_bytes)
+    assert figures["share of the bytes on data servers"].value > 0.6
+    assert filled.shares[0] == 1.0
+    # What is on its way when the reserve is reached takes a little of it.
+    assert min(filled.watched.free_bytes) >= filled.reserve_bytes / 2, (shape, min(filled.watched.free_bytes))
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a file system of a limited size")
+def test_a_metadata_tier_is_filled_and_each_byte_is_read_back(tmp_path):
+    done = subprocess.run([sys.executable, "-c", FILL, tmp_path], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_byte_that_is_not_as_it_was_written_is_found(tmp_path):
+    """And a file that is shorter, unless a write of it failed."""
+    script = """
+import sys
+from pathlib import Path
+from benches import filling_client as client
+writer = client.Writer(Path(sys.argv[1]), 3)
+(writer.directory / "0").mkdir()
+client.SHAPES["grown later"](writer, 4)
+read = lambda shorter: client._read(writer, "grown later", 4, shorter)
+assert (writer.failed, writer.shorter, read({})) == (0, {}, 0)
+assert len({writer.path(number).read_bytes() for number in range(4)}) == 4
+with writer.path(1).open("r+b") as file:
+    file.seek(64000)
+    file.write(b"x")
+assert read({}) == 1
+with writer.path(2).open("r+b") as file:
+    file.truncate(5000)
+assert (read({}), read({"2": 5000})) == (2, 1)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script, tmp_path], cwd=ROOT, capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stderr

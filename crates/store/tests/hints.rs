@@ -792,6 +792,59 @@ fn a_small_file_that_grows_on_a_full_metadata_tier_goes_on_on_the_servers() {
     assert_eq!(pool.open().due_small_files(&Default::default()).unwrap(), []);
 }
 
+/// Heads that were given while there was room grow no further when only the reserve is left: what a full tier breaks first is names.
+#[test]
+fn a_head_that_was_given_before_grows_into_no_reserve() {
+    if in_own_mounts("a_head_that_was_given_before_grows_into_no_reserve") {
+        return;
+    }
+    const MIB: u64 = 1 << 20;
+    const PIECE: usize = 50_000;
+    let pool = with_small_tier();
+    let files = Files::open(pool.pool.clone()).unwrap();
+    set(files.store(), ".", None, MIB);
+    ["grows", "appended", "allocated", "written over"].iter().for_each(|name| make(&files, name, b"begins"));
+    let free_bytes = || {
+        let free = rustix::fs::statvfs(&pool.pool.namespace).unwrap();
+        free.f_bavail * free.f_frsize
+    };
+    let room = stripewise_store::Room::at(&pool.pool.namespace).unwrap();
+    let reserve_bytes = room.reserve_bytes(pool.pool.default_width_bytes);
+    assert!(reserve_bytes > 2 * PIECE as u64);
+    let bytes = pattern(900_000, 7);
+    // Each process finds out by its first write to an inode, which takes of the reserve, and leaves with the next one.
+    let grow = |name: &str, flags: OFlags, how: &dyn Fn(&File)| {
+        let filler = fill(&pool, reserve_bytes);
+        let files = Files::open(pool.pool.clone()).unwrap();
+        let file = files.open_file(Path::new(name), OFlags::RDWR | flags, Mode::empty()).unwrap();
+        how(&file);
+        let least_bytes = free_bytes();
+        file.close().unwrap();
+        assert!(least_bytes + PIECE as u64 + 8192 >= reserve_bytes, "{name}: {least_bytes} of {reserve_bytes}");
+        std::fs::remove_file(filler).unwrap();
+    };
+    let write = |file: &File| assert_eq!(write_pieces(file, &bytes, 0, PIECE), (bytes.len(), None));
+    grow("grows", OFlags::empty(), &write);
+    grow("appended", OFlags::APPEND, &|file| {
+        let append = |piece| file.write(&[std::io::IoSlice::new(piece)]).unwrap();
+        bytes.chunks(PIECE).for_each(|piece| assert_eq!(append(piece), piece.len()));
+    });
+    grow("allocated", OFlags::empty(), &|file| {
+        assert_eq!(write_pieces(file, &bytes[..PIECE], 0, PIECE).1, None);
+        file.allocate(FallocateFlags::empty(), 0, MIB - 4096).unwrap();
+    });
+    // What needs no room stays where it is.
+    grow("written over", OFlags::empty(), &|file| {
+        (0..3).for_each(|_| assert_eq!(write_pieces(file, b"BEGINS", 0, 6), (6, None)));
+    });
+    let heads = ["grows", "appended", "allocated", "written over"].map(|name| where_it_is(files.store(), name).0);
+    assert_eq!(heads, [0, 0, 0, MIB]);
+    assert!(content(&files, "grows") == bytes && content(&files, "written over") == b"BEGINS");
+    assert!(content(&files, "appended") == [&b"begins"[..], &bytes].concat());
+    assert!(content(&files, "allocated") == [&bytes[..PIECE], &vec![0; MIB as usize - 4096 - PIECE]].concat());
+    assert!(findings(&pool).is_empty(), "{:?}", findings(&pool));
+}
+
 /// What may not change its places fails, alone with those bytes that need room on the tier.
 #[test]
 fn a_full_metadata_tier_fails_the_head_of_a_file_that_another_process_writes_and_loses_none_that_was_written() {

@@ -1,7 +1,7 @@
 //! What becomes of a small file that grows on a metadata tier that has no room for it: it leaves the tier.
 //!
-//! The threshold shrinks before the tier is full, but heads that were given before keep growing, as fast as programs write. So the
-//! write that finds no room sends the file to the servers as `adapt` would have done later, by the mover and its order of steps: a crash
+//! The threshold shrinks before the tier is full, but heads that were given before keep growing, as fast as programs write. So a
+//! write by which a head grows while the tier has only its reserve left, and one that finds no room at all, send the file to the servers as `adapt` would have done later, by the mover and its order of steps: a crash
 //! finds the head in the inode or on the servers, and never a part. The layout without a head is the pool's own, so that the tier needs
 //! no room for it, and has what the head took once the file has left.
 //!
@@ -40,6 +40,34 @@ impl Inode {
             && !self.store.plane().is_shared()
             && !self.is_cached()
             && self.leave_tier().is_ok_and(|left| left)
+    }
+
+    /// Before a write or an allocation up to `end`: where the metadata tier has only its reserve left and the file's head would grow, the
+    /// file leaves the tier, as by [`Inode::leaves_full_tier`]. Where it cannot, the head grows on into the reserve, which is for names
+    /// and for such files. One load where there is room.
+    #[inline]
+    pub(crate) fn leave_reserve_free(&self, end: impl FnOnce() -> u64) {
+        if self.store.plane().meta_watch().had_only_reserve() {
+            self.leave_filling_tier(end());
+        }
+    }
+
+    #[cold]
+    fn leave_filling_tier(&self, end: u64) {
+        let plane = self.store.plane();
+        let may_leave = !plane.is_shared() && !self.is_cached() && self.grows_in_inode(end);
+        if may_leave && plane.meta_watch().has_only_reserve(|| plane.meta_room()) {
+            // What the write itself fails with is told.
+            let _ = self.leave_tier();
+        }
+    }
+
+    /// Whether a change up to `end` makes the head longer that the hint `small` has given the file. One system call.
+    fn grows_in_inode(&self, end: u64) -> bool {
+        let Ok(file) = self.known_file() else { return false };
+        let head_bytes = file.placement().layout.head_in_inode_bytes();
+        let has_head = self.has_handle() && file.asked().small_bytes.is_some() && head_bytes > 0;
+        has_head && self.stat().is_ok_and(|stat| (stat.st_size as u64) < end.min(head_bytes))
     }
 
     /// Whether `error` says that the metadata tier has no room. The offset does not tell: the file may have left since.

@@ -103,6 +103,9 @@ impl<'a> Requests<'a> {
     /// [`Requests::write_at`] from several buffers.
     pub fn write_vectored_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> Result<usize> {
         self.put_gathered_or_give_up()?;
+        if !self.are_gathered {
+            self.inode.leave_reserve_free(|| bufs.iter().fold(offset, |end, buf| end.saturating_add(buf.len() as u64)));
+        }
         placements::write(&self.places(true), bufs, offset)
             .or_else(|error| self.write_off_full_tier(bufs, offset, error))
             .inspect_err(|_| self.inode.store.let_go_of_dead())
@@ -225,6 +228,7 @@ impl<'a> Requests<'a> {
     pub fn allocate(&self, mode: FallocateFlags, offset: u64, len: u64) -> Result<()> {
         self.enter(Action::Allocate, offset, len);
         self.put_gathered()?;
+        self.inode.leave_reserve_free(|| offset.saturating_add(len));
         let allocate = || self.inode.allocate(mode, offset, len);
         allocate().or_else(|error| if self.inode.leaves_full_tier(&error) { allocate() } else { Err(error) })
     }

@@ -4,6 +4,7 @@ use rustix::fd::{AsFd as _, BorrowedFd};
 use rustix::fs::StatVfsMountFlags;
 use std::fs::File;
 use std::path::Path;
+use std::time::Duration;
 
 /// New files leave out a server with less room than this part of what users can have of its file system, and planners leave it free …
 const RESERVED_PART: u64 = 100;
@@ -12,6 +13,13 @@ const RESERVED_BYTES: u64 = 16 << 20;
 const RESERVED_STRIPES: u64 = 4;
 /// … but of a small file system no more than this part.
 const MOST_RESERVED_PART: u64 = 16;
+
+/// Servers are asked for their room at most this often …
+const SHORTEST: Duration = Duration::from_millis(1);
+/// … and, when files are made, at least this often.
+pub(crate) const LONGEST: Duration = Duration::from_secs(1);
+/// No server is taken to fill up faster: how long until the next look depends on it.
+const FASTEST_BYTES_PER_S: u64 = 8 << 30;
 
 /// What a server's file system has. One without sizes (`statvfs` says 0 blocks) is taken to have room without end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,6 +83,14 @@ impl Room {
     /// Bytes that can still be written before only the reserve is left.
     pub fn spare_bytes(&self, width_bytes: u64) -> u64 {
         self.available_bytes.saturating_sub(self.reserve_bytes(width_bytes))
+    }
+}
+
+/// How long until a server with this many bytes to spare can be full; of one that has none, as long as a look is good at most.
+pub(crate) fn until_filled(spare_bytes: u64) -> Duration {
+    match spare_bytes {
+        0 => LONGEST,
+        spare => Duration::from_secs_f64(spare as f64 / FASTEST_BYTES_PER_S as f64).clamp(SHORTEST, LONGEST),
     }
 }
 

@@ -4,14 +4,18 @@
 //! does, never has it.
 
 use crate::backend::emulate::now_ns;
-use crate::os::room::Room;
+use crate::os::room::{Room, until_filled};
 use crate::pool::meta_load::{MetaLoad, MetaPrices, MetaTierNow};
 use crate::pool::names_first::NamesFirst;
 use crate::pool::pool_file::Pool;
 use std::path::PathBuf;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 use stripewise_model::Op;
+
+/// Heads stop to grow when this part of the reserve is left above it, for what is on its way or comes before the next look.
+const RESERVE_IN_KEPT: u64 = 8;
 
 /// What this process knows of the load.
 #[derive(Debug)]
@@ -23,6 +27,10 @@ pub(crate) struct MetaWatch {
     load: OnceLock<Option<MetaLoad>>,
     /// Where the tier's speed is known.
     names_first: Option<NamesFirst>,
+    /// Bytes by which heads can grow, as this process has found them last; without end until then.
+    spare_bytes: AtomicU64,
+    /// When a write to an inode looks at them again, by [`now_ns`]: before they can be taken.
+    next_look_ns: AtomicU64,
 }
 
 impl MetaWatch {
@@ -31,7 +39,8 @@ impl MetaWatch {
         let (namespace, width_bytes) = (pool.namespace.clone(), pool.default_width_bytes);
         let prices = MetaPrices::of(pool);
         let names_first = prices.name_s().map(|name_s| NamesFirst::new(name_s, pool.meta.at_once));
-        Self { namespace, shared, width_bytes, prices, load: OnceLock::new(), names_first }
+        let (spare_bytes, next_look_ns) = (AtomicU64::new(u64::MAX), AtomicU64::new(0));
+        Self { namespace, shared, width_bytes, prices, load: OnceLock::new(), names_first, spare_bytes, next_look_ns }
     }
 
     pub(crate) fn load(&self) -> Option<&MetaLoad> {
@@ -65,12 +74,52 @@ impl MetaWatch {
     }
 
     /// Counts that a request on bytes was served, with the bytes of it. The tier is asked for its `room` if a period is over with it: once
-    /// a second at most, in all processes together.
-    pub(crate) fn end(&self, handle: u64, op: Op, bytes: u64, began_ns: u64, room: impl FnOnce() -> Option<Room>) {
+    /// a second at most, in all processes together; and after a write before what it had to spare can be taken: every millisecond at most.
+    pub(crate) fn end(&self, handle: u64, op: Op, bytes: u64, began_ns: u64, room: impl Fn() -> Option<Room>) {
         self.end_bytes();
+        let ended_ns = now_ns();
+        if op == Op::Write {
+            self.look_at_spare(ended_ns, &room);
+        }
         let Some(load) = self.load() else { return };
-        if load.end(handle, op, bytes, (began_ns, now_ns())) {
+        if load.end(handle, op, bytes, (began_ns, ended_ns)) {
             self.look(room);
+        }
+    }
+
+    /// Whether the tier had only its reserve left, or an eighth of it more, when this process looked at it last. One load.
+    #[inline]
+    pub(crate) fn had_only_reserve(&self) -> bool {
+        self.spare_bytes.load(Ordering::Relaxed) == 0
+    }
+
+    /// Whether it has no more than that now, as of the last millisecond.
+    pub(crate) fn has_only_reserve(&self, room: impl Fn() -> Option<Room>) -> bool {
+        self.look_at_spare(now_ns(), &room);
+        self.had_only_reserve()
+    }
+
+    /// Bytes by which heads can grow where the tier has that room.
+    pub(crate) fn room_for_heads(&self, room: &Room) -> u64 {
+        let kept_bytes = room.reserve_bytes(self.width_bytes) / RESERVE_IN_KEPT;
+        room.spare_bytes(self.width_bytes).saturating_sub(kept_bytes)
+    }
+
+    /// Takes over what the tier has, if it says so.
+    pub(crate) fn know_room(&self, room: Option<Room>) {
+        let spare_bytes = room.map_or(u64::MAX, |room| self.room_for_heads(&room));
+        self.spare_bytes.store(spare_bytes, Ordering::Relaxed);
+        let good_for_ns = until_filled(spare_bytes.max(1)).as_nanos() as u64;
+        self.next_look_ns.store(now_ns().saturating_add(good_for_ns), Ordering::Relaxed);
+    }
+
+    /// [`MetaWatch::know_room`] in one of the threads that find it due. One load where it is not.
+    fn look_at_spare(&self, now_ns: u64, room: &impl Fn() -> Option<Room>) {
+        let next_ns = self.next_look_ns.load(Ordering::Relaxed);
+        let is_ours = now_ns >= next_ns
+            && self.next_look_ns.compare_exchange(next_ns, u64::MAX, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        if is_ours {
+            self.know_room(room());
         }
     }
 

@@ -5,19 +5,12 @@ use crate::backend::Server;
 use crate::format::handle::Optimisations;
 use crate::format::parser;
 use crate::os::error::Result;
-use crate::os::room::Room;
+use crate::os::room::{LONGEST, Room, until_filled};
 use crate::pool::open_pool::OpenPool;
 use std::sync::Arc;
 use std::time::Duration;
 use stripewise_layout::{Layout, ServerId, Stripe};
 use stripewise_optimisation::{OptimisationSetting, SMALL, TABLE};
-
-/// Servers are asked for their room at most this often …
-const SHORTEST: Duration = Duration::from_millis(1);
-/// … and, when files are made, at least this often.
-const LONGEST: Duration = Duration::from_secs(1);
-/// No server is taken to fill up faster: how long until the next look depends on it.
-const FASTEST_BYTES_PER_S: u64 = 8 << 30;
 
 /// What a pool has as one file system, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -55,9 +48,12 @@ impl RoomSurvey {
         let (servers, good_for) = self.pool.nearly_full();
         *self.pool.spill.known() = servers.into();
         let meta = self.pool.room(ServerId::META).ok();
-        let spare_bytes = meta.map_or(0, |room| room.spare_bytes(self.pool.pool().default_width_bytes));
+        let watch = self.pool.plane().meta_watch();
+        watch.know_room(meta);
+        // A tier that does not say gets no heads. Else a head is given only where it can grow.
+        let spare_bytes = meta.map_or(0, |room| watch.room_for_heads(&room));
         self.pool.spill.know_meta(spare_bytes);
-        self.pool.plane().meta_watch().look(|| meta);
+        watch.look(|| meta);
         // A tier that fills up is looked at again before it can be full.
         self.good_for = good_for.min(until_filled(spare_bytes));
     }
@@ -177,14 +173,6 @@ impl OpenPool {
         // Where all are nearly full, those that can take nothing; where none can take anything, the layout stays.
         let unused = || rooms.iter().filter(|(id, _)| !self.is_used_now(*id)).map(|(id, _)| *id).collect();
         (without(&spare).or_else(|| without(&available)).unwrap_or_else(unused), good_for)
-    }
-}
-
-/// How long until a server with this many bytes to spare can be full; of one that has none, as long as a look is good at most.
-fn until_filled(spare_bytes: u64) -> Duration {
-    match spare_bytes {
-        0 => LONGEST,
-        spare => Duration::from_secs_f64(spare as f64 / FASTEST_BYTES_PER_S as f64).clamp(SHORTEST, LONGEST),
     }
 }
 
