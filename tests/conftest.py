@@ -7,12 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from stripewise import layouts
 from stripewise.api import pools
 from stripewise.pool import Pool
 
 BIN = Path(sys.executable).parent
+
+# Other tests run beside an example: how long it takes, or takes to be made, says nothing.
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ def hits(cache, blocks):
 
 @pytest.mark.parametrize("kind", CACHES)
 @given(blocks=st.integers(1, 6), uses=st.lists(st.integers(0, 12), max_size=200))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_what_it_says_of_each_block_is_true_and_there_is_never_more_than_room(kind, blocks, uses):
     cache, there = kind(blocks), set()
     for block in uses:
@@ -45,7 +45,7 @@ def test_lfu_evicts_what_was_used_least_and_of_those_the_oldest():
 
 
 @given(blocks=st.integers(1, 5), uses=st.lists(st.integers(0, 14), max_size=300))
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 def test_arc_keeps_the_invariants_of_its_paper(blocks, uses):
     cache = Arc(blocks)
     for block in uses:

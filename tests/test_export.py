@@ -97,7 +97,7 @@ def files_of(script):
 
 @pytest.mark.parametrize("to", exporters.EXPORTERS)
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_every_output_obeys_the_limits_and_reads_back(to, data):
     document = data.draw(documents(st.sampled_from(["a", "d/b c", "x'y/z", "-dash"])))
     has_targets = data.draw(st.booleans())
@@ -125,7 +125,7 @@ def test_every_output_obeys_the_limits_and_reads_back(to, data):
 
 
 @given(documents())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_lustre_templates_read_back_as_the_options_do(document):
     templates = exported(document, Lustre(as_yaml=True), targets={})
     options = exported(document, "lustre", targets={})
@@ -138,7 +138,7 @@ def test_lustre_templates_read_back_as_the_options_do(document):
 
 
 @given(documents(), st.lists(st.integers(0, 1 << 51), min_size=20, max_size=20))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_without_losses_each_byte_is_where_the_layout_has_it(document, places):
     """Lustre's own arithmetic: stripe `offset / stripe size mod count` of the component."""
     for file in document["files"]:
@@ -167,7 +167,7 @@ def test_without_losses_each_byte_is_where_the_layout_has_it(document, places):
 
 
 @given(rounds())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_orangefs_has_every_width_of_a_round_as_it_is(stripes):
     (file,) = exported(document_of("f", (0, stripes)), "orangefs").files
     assert [(file.native.servers[at], width) for at, width in orangefs.strips(file.native)] == [
@@ -372,7 +372,7 @@ hostile = st.text(
 
 
 @given(st.lists(hostile, min_size=1, max_size=5), st.none() | hostile.map(lambda text: text.replace("\r", "") + "\n"))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @example(["0"], "S\x80\n")
 def test_a_shell_takes_every_argument_as_it_is(tmp_path_factory, arguments, stdin):
     """Real `sh`: the arguments and the input that arrive are those that were meant."""

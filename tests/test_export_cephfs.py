@@ -19,7 +19,8 @@ from stripewise.exporters.shell import command
 from test_export import document_of, documents, exported
 
 MOUNT = os.environ.get("STRIPEWISE_TEST_CEPHFS")
-SLOW = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+UNHURRIED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+SLOW = settings(max_examples=40, suppress_health_check=UNHURRIED)
 
 
 def layout_of(path, kind="file"):

@@ -39,7 +39,7 @@ requests = st.tuples(st.integers(0, 1), st.integers(0, 1 << 24), st.integers(0, 
     st.lists(requests, min_size=1, max_size=20),
     st.floats(1, 64),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_without_repeats_the_price_is_that_of_a_layout(later, first, asked, processes):
     layouts = [[(0, first), *sorted(regions.items())] for regions in later]
     table = steps((0, 0, 1, 0), (1, 0, 1, 0), *asked)

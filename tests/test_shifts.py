@@ -87,7 +87,7 @@ def test_another_size_of_requests_is_the_same_load() -> None:
             assert not watch.has_shifted()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     seed=st.integers(0, 1000),
     blocks=st.sampled_from([1, 7, 96, 5000, 1 << 20]),
