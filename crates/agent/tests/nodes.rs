@@ -27,7 +27,7 @@ use stripewise_store::emulate::now_ns;
 use stripewise_store::pool::{PoolSpec, TierSpec};
 use tokio_stream::wrappers::ReceiverStream;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Waits until `done` gives something.
 fn wait_for<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {

@@ -21,7 +21,7 @@ const FILE: u64 = 2;
 /// Threads of the device, or of each queue.
 const THREADS: usize = 3;
 /// Longer than any of this takes on any machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 /// The kernel's switch for FUSE by io_uring.
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 

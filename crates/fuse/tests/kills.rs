@@ -17,7 +17,7 @@ use stripewise_fuse::{Call, FileAttr, FuseDevice, FuseServer, Reply, RequestHead
 /// Threads of each queue.
 const THREADS: usize = 3;
 /// Longer than any of this takes on any machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 /// Where the process mounts that is to be killed.
 const KILLED: &str = "STRIPEWISE_TEST_KILLED";
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";

@@ -20,7 +20,7 @@ const WRITERS: u64 = 4;
 const RECORD_BYTES: usize = 9_000;
 /// Records, and names, of each writer that are acknowledged before the end comes; others are under way.
 const LEAST_RECORDS: u64 = 12;
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 #[derive(Clone, Copy, Debug)]
 enum End {

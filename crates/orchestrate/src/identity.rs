@@ -229,11 +229,11 @@ mod tests {
 
     #[test]
     fn another_process_is_known_by_its_environment() {
-        let mut child = std::process::Command::new("sleep").arg("30").env("STRIPEWISE_JOB", "sleeper").spawn().unwrap();
+        let mut child = std::process::Command::new("sleep").arg("600").env("STRIPEWISE_JOB", "sleeper").spawn().unwrap();
         // Until it has executed its program it has the environment of this one.
         let begin = std::time::Instant::now();
         let mut found = Identified::other_process(child.id(), 7);
-        while found != Identified::named(7, b"sleeper") && begin.elapsed().as_secs() < 30 {
+        while found != Identified::named(7, b"sleeper") && begin.elapsed().as_secs() < 120 {
             std::thread::yield_now();
             found = Identified::other_process(child.id(), 7);
         }

@@ -12,7 +12,7 @@ use stripewise_schedule::{BURST_GAP_NS, ProgramKey, SlicePlan, TurnSlice};
 use stripewise_store::Pool;
 use stripewise_store::pool::{PoolSpec, TierSpec};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 struct TestPool {
     _dir: tempfile::TempDir,

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use stripewise_store::{File, Files};
 
 /// The kernel drops written pages when their writing has ended, in the background.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 const SIZE: usize = 3 << 20;
 
 /// `struct cachestat` of linux/mman.h.

@@ -18,7 +18,7 @@ use stripewise_store::handle::Optimisations;
 use stripewise_store::{Error, File, Files, Inode, KernelPages, OpenInode, OpenTerms, PlaneOptions};
 
 /// What does not happen within this time does not happen.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 fn setting(text: &str) -> OptimisationSetting {
     OptimisationSetting::parse(text).unwrap()

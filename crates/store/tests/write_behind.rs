@@ -18,7 +18,7 @@ use stripewise_store::handle::Optimisations;
 use stripewise_store::{File, Files, PlaneOptions};
 
 /// What does not happen within this time does not happen.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 /// Longer than any test.
 const NEVER: &str = "writebehind=64K:60s";
 /// A whole piece in a pool of three servers of 4 KiB stripes: the most rounds that 64 KiB hold.

@@ -208,7 +208,7 @@ fn open_to_all(path: &Path, mode: u32) {
 
 /// Waits for what another process does in its own time.
 pub fn eventually(what: &str, done: impl FnMut() -> bool) {
-    eventually_within(Duration::from_secs(10), what, done);
+    eventually_within(Duration::from_secs(60), what, done);
 }
 
 /// The same of what takes its time.
