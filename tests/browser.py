@@ -9,6 +9,8 @@ import subprocess
 import time
 from dataclasses import dataclass, field
 
+from conftest import PATIENCE_S
+
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 
 
@@ -69,7 +71,7 @@ class Browser:
                 return answer["result"]
 
     def _receive(self):
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_S
         while b"\0" not in self.buffer:
             ready, _, _ = select.select([self.from_read], [], [], max(0, deadline - time.monotonic()))
             assert ready, "the browser does not answer"

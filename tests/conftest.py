@@ -15,6 +15,9 @@ from stripewise.pool import Pool
 
 BIN = Path(sys.executable).parent
 
+PATIENCE_S = 240
+"""For what comes about on any machine, however loaded it is: what takes longer hangs. Tests end after 600 s."""
+
 # Other tests run beside an example: how long it takes, or takes to be made, says nothing.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
@@ -26,7 +29,7 @@ class Stripewise:
 
     cwd: Path
 
-    def __call__(self, *arguments, check=True, env=None, timeout=120, prefix=(), input=None):
+    def __call__(self, *arguments, check=True, env=None, timeout=PATIENCE_S, prefix=(), input=None):
         environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith(("STRIPEWISE", "LD_PRELOAD"))},
             "PATH": f"{BIN}:{os.environ['PATH']}",

@@ -12,6 +12,7 @@ import pytest
 import vl_convert
 
 import stripewise as sw
+from conftest import PATIENCE_S
 from stripewise.api.layout_map import rows, shares
 
 DXT = Path(darshan.__file__).parent / "tests" / "input" / "sample-dxt-simple.darshan"
@@ -230,7 +231,9 @@ def test_each_object_shows_itself_in_a_notebook(run, tmp_path):
 
 
 def python(script, *arguments):
-    return subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=PATIENCE_S
+    )
 
 
 def test_the_command_line_loads_no_frames_and_no_plots():

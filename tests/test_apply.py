@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from conftest import PATIENCE_S
+
 LAYOUT = """version = 1
 pool = "test"
 
@@ -55,7 +57,7 @@ def held(pool, name, *, waits=False):
 
 
 def go_on(process):
-    out, _ = process.communicate("\n", timeout=100)
+    out, _ = process.communicate("\n", timeout=PATIENCE_S)
     return out
 
 
@@ -184,7 +186,7 @@ def test_two_at_once_are_one_after_the_other_or_one(filled):
         subprocess.Popen([*command, str(filled.base / f"{name}.layout")], stderr=subprocess.PIPE, text=True)
         for name in ("a", "b")
     ]
-    said = [process.communicate(timeout=100)[1] for process in both]
+    said = [process.communicate(timeout=PATIENCE_S)[1] for process in both]
     for process, words in zip(both, said, strict=True):
         assert process.returncode == 0 or "another `apply` is under way" in " ".join(words.split())
     assert any(process.returncode == 0 for process in both)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import BIN
+from conftest import BIN, PATIENCE_S
 from test_mpi import random_layout
 
 KIB = 1024
@@ -168,7 +168,7 @@ def test_ranks_may_be_started_by_hand(stripewise, tmp_path):
     def by_hand(ranks):
         command = [BIN / "mpiexec", "-n", str(ranks), BIN / "stripewise", "bench", "mpi-io-test", tmp_path / "file"]
         options = ["-p", "2", "--instances", "2", "-s", "1MiB", "--verify"]
-        return subprocess.run([*command, *options], capture_output=True, text=True, timeout=120)
+        return subprocess.run([*command, *options], capture_output=True, text=True, timeout=PATIENCE_S)
 
     done = by_hand(4)
     assert done.returncode == 0, done.stderr

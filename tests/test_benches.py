@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from conftest import PATIENCE_S
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
 def benches(*arguments):
     return subprocess.run(
-        [sys.executable, "-m", "benches", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", "benches", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S
     )
 
 
@@ -39,7 +41,7 @@ assert interval([1.0, 2.0, 3.0, 4.0, 5.0]) is None
 assert interval([3.0, 1.0, 2.0, 6.0, 5.0, 4.0]) == (1.0, 6.0)
 assert interval(range(20)) == (5, 14)
 """
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stderr
 
 
@@ -58,7 +60,7 @@ program.BENCHMARKS = (frame.Benchmark("probe", "a probe", run),)
 sys.argv[1:] = ["--json", "probe"]
 sys.exit(program.main())
 """
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S)
     (result,) = json.loads(done.stdout)["benchmarks"]
     assert done.returncode == code and result["problem"] == problem
     assert result["remarks"] == ["a remark"]
@@ -71,7 +73,7 @@ def accuracy(*arguments):
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr
     return done
@@ -99,7 +101,7 @@ one = accuracy.predict(accuracy.sized(cells[0]))
 assert one.model > 0 and one.simulated > 0
 print(accuracy.why_model(one))
 """
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stderr
     for cause in ("requests a process", "chance", "latency"):
         assert cause in done.stdout

@@ -5,13 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from conftest import PATIENCE_S
+
 ROOT = Path(__file__).parents[1]
 
 
 def features(*selected: str) -> set[str]:
     """Libraries with their features, as Cargo builds them for the selected packages, their build scripts and tests."""
     command = ["cargo", "tree", "--locked", "--offline", "--prefix", "none", "--format", "{p} {f}", *selected]
-    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60).stdout
+    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=PATIENCE_S).stdout
     lines = {line.removesuffix(" (*)") for line in printed.splitlines()}
     return {line for line in lines if not line.startswith("stripewise-")}
 

@@ -12,12 +12,11 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from conftest import PATIENCE_S
 from stripewise.api import adapt as adapting
 from stripewise.api import adapt_service, companion
 from stripewise.api.pacing import Pace
 from stripewise.pool import Pool
-
-PATIENCE_S = 30
 
 
 @pytest.fixture

@@ -52,7 +52,7 @@ def test_shown_commands_run(page, tmp_path):
     python.write_text("\n".join(blocks(page, "python")))
     environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "NO_COLOR": "1"}
     for command in (["bash", "-c", script], [BIN / "python", python]):
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=540)
         assert done.returncode == 0, done.stdout + done.stderr
         printed = done.stdout.splitlines()
         shown = [line for line in shown if line not in printed]

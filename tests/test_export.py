@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from conftest import PATIENCE_S
 from native_readers import READERS, lustre, of_cephfs, split
 from stripewise import _native, exporters, layouts
 from stripewise.exporters import RefusedError, cephfs, lustre_layout, orangefs, shell
@@ -377,7 +378,7 @@ hostile = st.text(
 def test_a_shell_takes_every_argument_as_it_is(tmp_path_factory, arguments, stdin):
     """Real `sh`: the arguments and the input that arrive are those that were meant."""
     command = shell.Command(("printf", "%s\\0", *arguments), stdin)
-    ran = subprocess.run(["sh", "-c", command.text], capture_output=True, check=True, timeout=20)
+    ran = subprocess.run(["sh", "-c", command.text], capture_output=True, check=True, timeout=PATIENCE_S)
     assert ran.stdout == b"".join(argument.encode() + b"\0" for argument in arguments)
     assert ran.stderr == b""
     if stdin is not None:
@@ -431,7 +432,7 @@ def test_a_symbolic_link_is_not_replaced_by_a_copy(tmp_path, to):
     (tmp_path / "link").symlink_to("elsewhere")
     document = document_of("link", (0, [(f"hdd.{n}", 65536) for n in range(6)]))
     done = exported(document, to, existing=True)
-    ran = subprocess.run(["sh", "-c", done.script()], cwd=tmp_path, capture_output=True, timeout=20)
+    ran = subprocess.run(["sh", "-c", done.script()], cwd=tmp_path, capture_output=True, timeout=PATIENCE_S)
     assert ran.returncode == 1
     assert [path.name for path in tmp_path.iterdir()] == ["link"]
 

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from conftest import PATIENCE_S
 from native_readers import of_cephfs
 from stripewise.exporters import RefusedError, cephfs
 from stripewise.exporters.shell import command
@@ -26,14 +27,14 @@ SLOW = settings(max_examples=40, suppress_health_check=UNHURRIED)
 def layout_of(path, kind="file"):
     """What the metadata server says."""
     asked = ["getfattr", "--only-values", "-n", f"ceph.{kind}.layout", path]
-    text = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=60).stdout
+    text = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=PATIENCE_S).stdout
     values = dict(pair.split("=") for pair in text.split())
     pool = values.pop("pool")
     return cephfs.FileLayout(**{key: int(value) for key, value in values.items()}, pool=pool)
 
 
 def run(script, cwd):
-    return subprocess.run(["sh"], input=script, cwd=cwd, capture_output=True, text=True, timeout=120)
+    return subprocess.run(["sh"], input=script, cwd=cwd, capture_output=True, text=True, timeout=PATIENCE_S)
 
 
 if MOUNT is not None:
@@ -93,7 +94,7 @@ if MOUNT is not None:
             taken = []
             for key, value in steps:
                 tried = command("setfattr", "-n", f"ceph.file.layout.{key}", "-v", value, file.name)
-                is_set = subprocess.run(tried.arguments, capture_output=True, timeout=60).returncode == 0
+                is_set = subprocess.run(tried.arguments, capture_output=True, timeout=PATIENCE_S).returncode == 0
                 try:
                     of_cephfs([*taken, tried])
                 except RefusedError as refused:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import stripewise
-from conftest import TestPool
+from conftest import PATIENCE_S, TestPool
 from stripewise import mounts
 from stripewise.api import hinting, placing, pools
 from stripewise.api.files import open_pool
@@ -354,13 +354,15 @@ for name in ("a", "b"):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
 def test_opens_are_told_to_users_who_may_read_the_file(pool):
-    subprocess.run([BIN / "stripewise-mount", pool.file, pool.mount, "-o", "allow_other"], check=True, timeout=60)
+    subprocess.run(
+        [BIN / "stripewise-mount", pool.file, pool.mount, "-o", "allow_other"], check=True, timeout=PATIENCE_S
+    )
     try:
         for name, mode in (("a", 0o600), ("b", 0o644)):
             (pool.mount / name).write_bytes(b"x")
             (pool.mount / name).chmod(mode)
         command = [sys.executable, "-I", "-c", OPENS_AS_ANOTHER_USER]
-        told = subprocess.run(command, cwd=pool.mount, check=True, timeout=60, capture_output=True, text=True)
+        told = subprocess.run(command, cwd=pool.mount, check=True, timeout=PATIENCE_S, capture_output=True, text=True)
         assert told.stdout.split() == ["refused", "opens=0"]
     finally:
         pool.stripewise("umount", "--lazy", pool.mount)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from conftest import PATIENCE_S
+
 ROOT = Path(__file__).parent.parent
 LONG = (ROOT / "tests" / "long.txt").read_text().splitlines()
 
@@ -27,7 +29,7 @@ def bounded(binary: Path, crate: str, **environment: str):
         env={**clean, "CARGO_MANIFEST_DIR": f"/somewhere/crates/{crate}", **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
 
 
@@ -82,7 +84,7 @@ def test_system_packages_are_installed_by_root_and_named_to_others(kind, user, t
             env={"PATH": str(tmp_path / "bin"), "PYTHON": sys.executable},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE_S,
             user=user if os.geteuid() == 0 else None,
             extra_groups=[] if os.geteuid() == 0 else None,
             cwd="/",
@@ -103,7 +105,9 @@ def test_system_packages_are_installed_by_root_and_named_to_others(kind, user, t
 
 
 def test_a_wrong_kind_of_machine_is_a_usage_error():
-    done = subprocess.run([ROOT / "requirements" / "system.sh", "all"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [ROOT / "requirements" / "system.sh", "all"], capture_output=True, text=True, timeout=PATIENCE_S
+    )
     assert done.returncode == 2
     assert "run|test" in done.stderr
 
@@ -130,7 +134,7 @@ def test_make_with_another_python_after_a_try_that_failed(tmp_path):
     def make(name: str):
         clean = {key: value for key, value in os.environ.items() if not key.startswith("MAKE")}
         command = ["make", f"PYTHON={tmp_path / name}", str(tmp_path / ".venv" / ".tools")]
-        return subprocess.run(command, cwd=tmp_path, env=clean, capture_output=True, text=True, timeout=60)
+        return subprocess.run(command, cwd=tmp_path, env=clean, capture_output=True, text=True, timeout=PATIENCE_S)
 
     venv = tmp_path / ".venv"
     assert make("broken").returncode != 0

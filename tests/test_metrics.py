@@ -12,11 +12,10 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as text_string_to_openmetrics_families
 from prometheus_client.parser import text_string_to_metric_families
 
+from conftest import PATIENCE_S
 from stripewise import StripewiseError
 from stripewise.api import adapt, heat, metrics, parting, placing
 from stripewise.pool import Pool
-
-PATIENCE_S = 30
 
 
 @pytest.fixture

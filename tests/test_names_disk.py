@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Stripewise, TestPool
+from conftest import PATIENCE_S, Stripewise, TestPool
 from stripewise import _native
 
 LAYOUT = """
@@ -141,7 +141,7 @@ for mode, name in (("r+b", "f"), ("wb", "new"), ("rb", "f")):
 
 def api(small: Small) -> list[str]:
     command = [sys.executable, "-c", API, str(small.file)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 0, done
     return done.stdout.splitlines()
 

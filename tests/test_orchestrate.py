@@ -11,12 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from conftest import BIN
+from conftest import BIN, PATIENCE_S
 from stripewise import StripewiseError, native_paths
 from stripewise.api import hinting, orchestrating, placing, service
 from stripewise.api.pools import Pool
-
-PATIENCE_S = 30
 
 READER = """
 import os, sys
@@ -77,7 +75,7 @@ def background(pool):
 
     yield start
     over.touch()
-    assert [program.wait(timeout=2 * PATIENCE_S) for program in running] == [0] * len(running)
+    assert [program.wait(timeout=PATIENCE_S) for program in running] == [0] * len(running)
 
 
 def test_two_programs_take_turns_and_go_on_when_the_orchestrator_is_killed(pool, background):
@@ -277,7 +275,7 @@ def test_whatever_stands_in_a_page_programs_go_on(pool, kind, of_node):
         goes_on_with(draw.randbytes(len(good)))
     finally:
         over.touch()
-        ended = [program.wait(timeout=2 * PATIENCE_S) for program in running]
+        ended = [program.wait(timeout=PATIENCE_S) for program in running]
         subprocess.run(["umount", str(pool.mount)], check=False)
         mount.wait(timeout=PATIENCE_S)
         _, said = orchestrator.end(signal.SIGTERM)
@@ -300,7 +298,7 @@ def test_a_program_on_files_of_a_class_waits_for_others_and_is_served_when_they_
 
     def end(name):
         (emulated.base / f"{name}-over").touch()
-        assert running[name].wait(timeout=2 * PATIENCE_S) == 0
+        assert running[name].wait(timeout=PATIENCE_S) == 0
 
     try:
         # Each request of the second program waits for two windows, and passes then.

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from conftest import PATIENCE_S
 from stripewise import _native, devices
 from stripewise.api import pools
 
@@ -101,7 +102,7 @@ def test_the_metadata_tier_is_shown_and_measured_as_a_server(pool):
     ]
     assert document["usage"]["meta"]["used_bytes"] >= 1 << 20
     calibrate = ["pool", "calibrate", pool.file, "--tier", "meta", "--seconds", "1", "--json"]
-    measured = json.loads(pool.stripewise(*calibrate, timeout=100).stdout)
+    measured = json.loads(pool.stripewise(*calibrate, timeout=PATIENCE_S).stdout)
     assert [(tier["name"], [server["name"] for server in tier["servers"]]) for tier in measured] == [("meta", ["meta"])]
     assert pool.file.read_text().count("[meta.read]") == 1
     shown = pool.stripewise("pool", "show", pool.file).stdout

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import BIN
+from conftest import BIN, PATIENCE_S
 from stripewise.api import pool_life
 from stripewise.api.pacing import Pace
 from stripewise.pool import Pool
@@ -104,7 +104,7 @@ def test_programs_go_on_while_servers_come_and_go(mounted):
             pool.stripewise("pool", *step)
     finally:
         stop.touch()
-        outputs = [program.communicate(timeout=100)[0] for program in programs]
+        outputs = [program.communicate(timeout=PATIENCE_S)[0] for program in programs]
     assert [program.returncode for program in programs] == [0, 0], outputs
     with sqlite3.connect(database) as connection:
         assert connection.execute("select count(*), sum(number) from numbers").fetchone() == (rows, rows * 99 // 2)
@@ -135,7 +135,7 @@ def test_a_drain_that_is_interrupted_says_that_it_goes_on(pool):
         "    _native.pool_drain(sys.argv[1], 'hdd.1', to=None, onto=None, wait=False, dry_run=False,\n"
         "                       progress=at_once)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code, pool.file], capture_output=True, text=True, timeout=100)
+    done = subprocess.run([sys.executable, "-c", code, pool.file], capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode in (1, -signal.SIGINT, 130)
     assert "the same command goes on" in done.stderr
     shown = pool.stripewise("pool", "show", pool.file).stdout

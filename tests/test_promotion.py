@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from conftest import BIN, with_a_file_beside_an_ssd
+from conftest import BIN, PATIENCE_S, with_a_file_beside_an_ssd
 from stripewise import _native, decided, layouts
 from stripewise.api import adapt, between, moved, promotion
 from stripewise.api.pacing import Pace
@@ -281,9 +281,9 @@ def test_adapt_promotes_between_two_decisions_and_says_so_in_the_next(tmp_path, 
         over,
     ]
     with subprocess.Popen([*map(str, command)]) as load:
-        done = next(promoter.run(60.0, adapt.Limits(), lambda: 0), None)
+        done = next(promoter.run(PATIENCE_S, adapt.Limits(), lambda: 0), None)
         over.touch()
-        assert load.wait(timeout=60) == 0
+        assert load.wait(timeout=PATIENCE_S) == 0
     assert done is not None, "nothing was promoted"
     assert done["copied_bytes"] > 0
     promoted = promoter.promoted()

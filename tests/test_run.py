@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from conftest import BIN, Stripewise
+from conftest import BIN, PATIENCE_S, Stripewise
 
 PRELOAD = pytest.mark.parametrize("preload", [True, False], ids=["preload", "mount"])
 
@@ -303,7 +303,7 @@ def test_inherited_descriptors_stay(emulated, way):
     writes = f"head -c 100000 /dev/zero > {emulated.mount}/f; head -c 100000 {emulated.mount}/f > /dev/null"
     program = shlex.quote(f"echo content >&7; {writes}")
     script = f"{on_the_pool(emulated, way)} sh -c {program} 7> seen 1>&2; sort -u seen"
-    done = subprocess.run(["bash", "-c", script], cwd=emulated.base, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(["bash", "-c", script], cwd=emulated.base, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.stdout == "content\n", done.stderr
 
 
@@ -314,7 +314,7 @@ def test_the_library_knows_how_many_filters_there_were(pool):
 
 def test_a_substituted_process_is_there(pool):
     script = f"{on_the_pool(pool, ['run'])} cat <(echo hi)"
-    done = subprocess.run(["bash", "-c", script], cwd=pool.base, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(["bash", "-c", script], cwd=pool.base, capture_output=True, text=True, timeout=PATIENCE_S)
     assert (done.returncode, done.stdout) == (0, "hi\n"), done.stderr
 
 
@@ -322,9 +322,10 @@ def test_the_job_server_of_make_is_there(pool):
     (pool.base / "inner.mk").write_text("all: a b\na b:\n\t@echo $@\n")
     (pool.base / "Makefile").write_text(f"all:\n\t+@{on_the_pool(pool, ['run'])} $(MAKE) -f inner.mk\n")
     # By descriptors, as all versions of make do it or can do it.
-    version = subprocess.run(["make", "--version"], capture_output=True, text=True, timeout=60).stdout.split()[2]
+    said = subprocess.run(["make", "--version"], capture_output=True, text=True, timeout=PATIENCE_S)
+    version = said.stdout.split()[2]
     style = ["--jobserver-style=pipe"] if tuple(map(int, version.split(".")[:2])) >= (4, 4) else []
-    done = subprocess.run(["make", "-j2", *style], cwd=pool.base, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(["make", "-j2", *style], cwd=pool.base, capture_output=True, text=True, timeout=PATIENCE_S)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     assert {"a", "b"} <= set(done.stdout.split())
 
@@ -338,6 +339,6 @@ def test_mpi_starts_each_rank_on_the_pool(pool):
     command = [BIN / "mpiexec", "-n", "2", BIN / "stripewise", "run", "--pool", pool.file, "--", sys.executable, "-c"]
     environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"}
     done = subprocess.run(
-        [*map(str, command), ranks], cwd=pool.base, env=environment, capture_output=True, text=True, timeout=120
+        [*map(str, command), ranks], cwd=pool.base, env=environment, capture_output=True, text=True, timeout=PATIENCE_S
     )
     assert (done.returncode, sorted(done.stdout.splitlines())) == (0, ["3 2", "3 2"]), done.stdout + done.stderr

@@ -17,7 +17,7 @@ import polars as pl
 import pytest
 from distributed import Client
 
-from conftest import BIN, Stripewise
+from conftest import BIN, PATIENCE_S, Stripewise
 from stripewise import StripewiseError, scale_out
 from stripewise.cli import app
 
@@ -70,8 +70,8 @@ def cluster(base, workers=3, allowed_failures=3, cwd=None, preload=None):
             process.wait()
 
 
-def until(is_so, seconds=60):
-    end = time.monotonic() + seconds
+def until(is_so):
+    end = time.monotonic() + PATIENCE_S
     while not is_so():
         assert time.monotonic() < end, "it did not come to this"
         time.sleep(0.005)
@@ -206,7 +206,7 @@ def test_a_worker_that_is_killed_at_its_work_does_not_show(command, repeated, tm
         run = started(stripewise, *arguments, "--dask", running.address)
         assert killed_at_work(running.workers[1], repeated), "the worker was never in the middle of its work"
         assert run.poll() is None, "the run was over before the worker was killed"
-        out, err = run.communicate(timeout=120)
+        out, err = run.communicate(timeout=PATIENCE_S)
         assert (run.returncode, err) == (0, alone.stderr)
         assert out == alone.stdout
         if command == "advise":  # it had requests to survey, and servers to fit to them
@@ -222,7 +222,7 @@ def test_files_over_which_workers_die_end_the_run(repeated, tmp_path, stripewise
     with cluster(tmp_path / "dask", workers=2, allowed_failures=0) as running:
         run = started(stripewise, "signature", repeated, "--dask", running.address)
         assert killed_at_work(running.workers[0], repeated)
-        out, err = run.communicate(timeout=120)
+        out, err = run.communicate(timeout=PATIENCE_S)
     assert (run.returncode, out) == (1, "")
     assert "died again and again over the same files" in err
     assert "--memory-limit" in err
@@ -247,7 +247,7 @@ def test_a_result_that_is_lost_with_the_last_worker_is_not_waited_for_for_ever(t
 
 def refused(stripewise, log, address, *words):
     start = time.monotonic()
-    done = stripewise("signature", log, "--dask", address, check=False, timeout=60)
+    done = stripewise("signature", log, "--dask", address, check=False, timeout=PATIENCE_S)
     assert (done.returncode, done.stdout) == (1, ""), done
     assert "Traceback" not in done.stderr
     for word in words:
@@ -300,7 +300,7 @@ from stripewise.cli import main
 main()
 """
     command = [sys.executable, "-c", script, "signature", "T", "--dask", "tcp://127.0.0.1:8786"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 1
     assert "pip install 'stripewise[dask]'" in done.stderr
 

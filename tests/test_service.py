@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from conftest import PATIENCE_S
 from stripewise import StripewiseError
 from stripewise.api import service
 from stripewise.pool import Pool
@@ -27,7 +28,7 @@ def as_user(*arguments):
     """The command, run by a user who is not root as far as it knows."""
     script = "import os, runpy; os.geteuid = lambda: 1000; runpy.run_module('stripewise', run_name='__main__')"
     return subprocess.run(
-        [sys.executable, "-c", script, *map(str, arguments)], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", script, *map(str, arguments)], capture_output=True, text=True, timeout=PATIENCE_S
     )
 
 
@@ -49,7 +50,7 @@ def verified(unit):
     if shutil.which("systemd-analyze") is not None:
         # Without --man=no it looks for pages, and a service without the bus looks at its own file alone.
         told = subprocess.run(
-            ["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True, timeout=60
+            ["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True, timeout=PATIENCE_S
         )
         wrong = [line for line in told.stderr.splitlines() if unit.name in line]
         assert not wrong, told.stderr

@@ -14,7 +14,7 @@ import darshan
 import pytest
 
 import stripewise as sw
-from conftest import BIN
+from conftest import BIN, PATIENCE_S
 from stripewise import surveying
 from stripewise.api.survey import summed_up
 
@@ -198,7 +198,7 @@ def test_dask_workers_read_the_logs_themselves(logs, stripewise, tmp_path):
     try:
         file = tmp_path / "scheduler.json"
         start("scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(file))
-        end = time.monotonic() + 60
+        end = time.monotonic() + PATIENCE_S
         while not (file.exists() and file.read_text().endswith("}")):
             assert time.monotonic() < end
             time.sleep(0.01)

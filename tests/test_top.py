@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from conftest import PATIENCE_S
 from stripewise import devices
 from stripewise.api import activity, hinting, orchestrating, placing
 from stripewise.api.activity import Done
@@ -43,7 +44,7 @@ def test_the_metadata_tier_is_shown_once_it_has_served_small_files(pool):
     assert "small files" not in pool.stripewise("top", "--pool", pool.file, "--once").stdout
     loaded = Pool.load(pool.file)
     hinting.hint(placing.place_of(Path(), loaded), ["small=64K"])
-    until_s = time.monotonic() + 30
+    until_s = time.monotonic() + PATIENCE_S
     files = open_pool(pool.file)
     number = 0
     # A second ends with a file that is made after it.
@@ -92,7 +93,7 @@ def test_a_known_load_is_shown_with_its_prediction_and_the_threshold(slow_meta, 
     def write(number):
         (slow_meta.mount / f"f{number}").write_bytes(bytes(8192))
 
-    until_s = time.monotonic() + 60
+    until_s = time.monotonic() + PATIENCE_S
     with ThreadPoolExecutor(4) as pool:
         # One always waits for the tier, so that it has no rest.
         for begin in itertools.count(step=4):
@@ -107,7 +108,7 @@ def test_a_known_load_is_shown_with_its_prediction_and_the_threshold(slow_meta, 
         printed = stripewise("top", "--pool", slow_meta.file, "--once").stdout
         if expected()[2] == before[2]:
             break
-        assert time.monotonic() < until_s + 60
+        assert time.monotonic() < until_s + PATIENCE_S
     last, now, line = before
     assert line in printed.splitlines()
     assert "load unknown" not in printed
@@ -164,7 +165,7 @@ def test_updates_go_to_a_pipe_until_it_is_interrupted(emulated):
         if titles == 2:
             break
     running.send_signal(signal.SIGINT)
-    _, said = running.communicate(timeout=60)
+    _, said = running.communicate(timeout=PATIENCE_S)
     assert (running.returncode, said) == (0, "")
 
 

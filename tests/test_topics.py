@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from conftest import PATIENCE_S
+
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 
@@ -53,7 +55,7 @@ def test_the_pages_are_in_the_package(tmp_path):
         "--build-lib",
         tmp_path,
     ]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stderr
     for page in PAGES:
         assert (tmp_path / "stripewise" / "pages" / page.name).read_text() == page.read_text()

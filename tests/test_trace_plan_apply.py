@@ -9,6 +9,7 @@ import sys
 import polars as pl
 import pytest
 
+from conftest import PATIENCE_S
 from stripewise.cli import plan
 
 WORKLOAD = """
@@ -366,7 +367,7 @@ def test_calibration_finds_the_numbers_of_the_emulation(emulated):
     text = emulated.file.read_text().replace("[[tier]]", "# kept\n[[tier]]", 1)
     emulated.file.write_text(text)
     measured = json.loads(
-        emulated.stripewise("pool", "calibrate", emulated.file, "--seconds", "4", "--json", timeout=100).stdout
+        emulated.stripewise("pool", "calibrate", emulated.file, "--seconds", "4", "--json", timeout=PATIENCE_S).stdout
     )
     hdd = next(tier for tier in measured if tier["name"] == "hdd")
     low, high, per_byte = hdd["read"]

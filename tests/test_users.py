@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import BIN
+from conftest import BIN, PATIENCE_S
 from stripewise import StripewiseError, _native
 from stripewise.api import hinting, placing
 from stripewise.api.pools import Pool
@@ -65,7 +65,7 @@ def shared() -> Iterator[Path]:
 def as_user(user: int, pool: Path, script: str) -> str:
     # As root until it has begun: where Python and this checkout lie need not be open to others.
     command = [sys.executable, "-c", PREFIX + script, str(user), str(pool)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -181,7 +181,7 @@ def test_a_removal_that_may_not_change_the_rules_changes_no_hint(shared: Path) -
 
 def test_why_says_that_only_users_who_may_read_a_file_are_told_of_its_opens(shared: Path) -> None:
     mount = shared.parent / "mnt"
-    subprocess.run([BIN / "stripewise", "mount", shared], check=True, timeout=60)
+    subprocess.run([BIN / "stripewise", "mount", shared], check=True, timeout=PATIENCE_S)
     try:
         for name, mode in (("open", 0o644), ("secret", 0o600)):
             (mount / name).write_bytes(b"x")
@@ -198,7 +198,7 @@ for name in ("open", "secret"):
         assert lines[:3] == ["[]", "1", str([str(mount)])]
         assert lines[3].startswith("secret: only users who may read the file are told which path it takes"), lines
     finally:
-        subprocess.run([BIN / "stripewise", "umount", "--lazy", mount], check=True, timeout=60)
+        subprocess.run([BIN / "stripewise", "umount", "--lazy", mount], check=True, timeout=PATIENCE_S)
 
 
 def test_a_directory_that_its_owner_may_not_write_gets_the_hints_too(shared: Path) -> None:
