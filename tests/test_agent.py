@@ -214,8 +214,9 @@ def test_programs_of_two_nodes_take_turns_whatever_happens_between_them(pool, no
             wait_for(lambda name=name: hub.nodes()[name]["clock_offset_s"] is not None)
             assert round(hub.nodes()[name]["clock_offset_s"]) == (AHEAD_S if node.clock else 0)
         assert known["n2"]["address"].startswith("10.99.2.2:") and known["hub"]["address"] is None
-        shown = pool.stripewise("orchestrate", pool.file, "--status").stdout
-        assert re.search(r"^n1 +10\.99\.1\.2:\d+ .* n1 *$", shown, flags=re.MULTILINE), shown
+        status = ("orchestrate", pool.file, "--status")
+        of_n1 = re.compile(r"^n1 +10\.99\.1\.2:\d+ .* n1 *$", flags=re.MULTILINE)
+        wait_for(lambda: of_n1.search(pool.stripewise(*status).stdout))
         # So `top` does, for the node on which it runs and for the others.
         top = one.command(BIN / "stripewise", "top", "--pool", pool.file, "--once")
 
@@ -224,13 +225,12 @@ def test_programs_of_two_nodes_take_turns_whatever_happens_between_them(pool, no
             # A busy machine may keep a program from its requests until it has no slice. The first that asked is first.
             slices = re.search(r"^slices: (.+)$", done.stdout, flags=re.MULTILINE)
             named = {part.split()[0] for part in slices[1].split(", ")} if slices else set()
-            return done.stdout if named == {"n1", "n2"} else None
+            return done.stdout if named == {"n1", "n2"} and re.search(other, done.stdout, re.MULTILINE) else None
 
-        shown = wait_for(shows_slices)
-        assert re.search(r"^node hub: gates [a-z ]+, no program$", shown, flags=re.MULTILINE), shown
         program, server = r"program  .*\nn2  .*\n", r"server  .*\nhdd\.0 +[1-9][\d,]* +[1-9]"
         other = rf"^node n2 at 10\.99\.2\.2:\d+: gates [a-z ]+\n *{program} *{server}"
-        assert re.search(other, shown, flags=re.MULTILINE), shown
+        shown = wait_for(shows_slices)
+        assert re.search(r"^node hub: gates [a-z ]+, no program$", shown, flags=re.MULTILINE), shown
         assert "node n1" not in shown, shown
         # A node is cut off, and the agent of the other one stands still: both go on without turns. Neither says more,
         # and after a while they count as gone: the log says which.
