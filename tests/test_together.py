@@ -65,8 +65,23 @@ def test_tables_name_programs_and_policies(recorded):
     assert "one" in out and "two" in out and "even" in out and "none" in out and "opportunity" not in out
 
 
-def test_weights_and_limits_are_those_of_orchestrate(recorded):
-    pool, found = recorded
+@pytest.fixture
+def timed(recorded):
+    """The same requests at times that are written down: a program that stood still for long takes long in any turn."""
+    pool, _ = recorded
+    logs = []
+    for name in ("one", "two"):
+        rows = ["file,op,offset,size,rank,start_ns,end_ns"]
+        for number in range(40):
+            begin_ns = number * 1_300_000
+            rows.append(f"{pool.mount / name},write,{number << 17},{1 << 17},0,{begin_ns},{begin_ns + 1_200_000}")
+        logs.append(pool.base / f"{name}.csv")
+        logs[-1].write_text("\n".join(rows) + "\n")
+    return pool, logs
+
+
+def test_weights_and_limits_are_those_of_orchestrate(timed):
+    pool, found = timed
     asked = ("simulate", *found, "--pool", pool.file, "--schedule", "even", "--window", 10, "--repeat", 1, "--json")
 
     def took(*rules):
