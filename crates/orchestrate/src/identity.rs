@@ -229,7 +229,8 @@ mod tests {
 
     #[test]
     fn another_process_is_known_by_its_environment() {
-        let mut child = std::process::Command::new("sleep").arg("600").env("STRIPEWISE_JOB", "sleeper").spawn().unwrap();
+        let mut child =
+            std::process::Command::new("sleep").arg("600").env("STRIPEWISE_JOB", "sleeper").spawn().unwrap();
         // Until it has executed its program it has the environment of this one.
         let begin = std::time::Instant::now();
         let mut found = Identified::other_process(child.id(), 7);

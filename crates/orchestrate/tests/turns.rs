@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use stripewise_control::{Action, Door, FileId, Request, Sender, Served, Way};
 use stripewise_layout::{ServerId, SubRequest};
 use stripewise_orchestrate::{
-    Asker, Identified, NodePages, Orchestrator, OrchestratorOptions, ProgramRules, PublishedPlan, Turns,
-    is_orchestrated, make_plan_page, orchestration_status, this_node,
+    Asker, Identified, NodePages, OrchestrationStatus, Orchestrator, OrchestratorOptions, ProgramRules, ProgramStatus,
+    PublishedPlan, Turns, is_orchestrated, make_plan_page, orchestration_status, this_node,
 };
 use stripewise_schedule::{BURST_GAP_NS, ProgramKey, SlicePlan, TurnSlice};
 use stripewise_store::Pool;
@@ -83,18 +83,18 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// Works until `done` holds of the status.
+/// Works until `done` holds of the status, which it gives: at the next look a program may have had no processor.
 fn work_until(
     orchestrator: &mut Orchestrator,
     pool: &Pool,
-    done: impl Fn(&stripewise_orchestrate::OrchestrationStatus) -> bool,
-) {
+    done: impl Fn(&OrchestrationStatus) -> bool,
+) -> OrchestrationStatus {
     let begin = Instant::now();
     loop {
         orchestrator.work(Duration::from_millis(20));
         let status = orchestration_status(pool).unwrap();
         if done(&status) {
-            return;
+            return status;
         }
         assert!(begin.elapsed() < PATIENCE, "{status:#?}");
     }
@@ -126,12 +126,12 @@ fn two_programs_are_served_in_turn_and_go_on_when_the_orchestrator_dies() {
     std::thread::scope(|scope| {
         let _ends = Ends(&is_over);
         programs(scope, &pool.pool, &["one", "two"], &is_over);
-        let both_held = |status: &stripewise_orchestrate::OrchestrationStatus| {
-            let is_held = |one: &stripewise_orchestrate::ProgramStatus| one.traits.held > 20 && one.traits.in_turn > 20;
+        // One that has no processor for some windows has no slice of the next.
+        let both_held = |status: &OrchestrationStatus| {
+            let is_held = |one: &ProgramStatus| one.traits.held > 20 && one.traits.in_turn > 20 && one.slice_ns > 0;
             status.programs.len() == 2 && status.programs.iter().all(is_held)
         };
-        work_until(&mut orchestrator, &pool.pool, both_held);
-        let status = orchestration_status(&pool.pool).unwrap();
+        let status = work_until(&mut orchestrator, &pool.pool, both_held);
         assert_eq!(status.process, Some(std::process::id()));
         assert_eq!(status.policy.as_deref(), Some("even"));
         for one in &status.programs {
@@ -237,21 +237,27 @@ fn a_limit_holds_a_program_to_its_rate() {
     let limits = [("slow".to_owned(), 1_024_000)].into();
     let rules = ProgramRules { limits, weights: [].into() };
     let mut orchestrator =
-        Orchestrator::start(&pool.pool, &OrchestratorOptions { rules, ..options("none", 100) }).unwrap();
+        Orchestrator::start(&pool.pool, &OrchestratorOptions { rules, ..options("none", 500) }).unwrap();
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let _ends = Ends(&is_over);
         programs(scope, &pool.pool, &["slow", "free"], &is_over);
-        work_until(&mut orchestrator, &pool.pool, |status| {
-            let find = |name: &str| status.programs.iter().find(|one| one.traits.name == name);
-            find("slow").is_some_and(|one| one.limit == 1_024_000 && one.traits.held > 50)
-        });
-        let status = orchestration_status(&pool.pool).unwrap();
-        let find = |name: &str| &status.programs.iter().find(|one| one.traits.name == name).unwrap().traits;
-        assert_eq!(find("free").held, 0);
-        // Those that were held waited for about the time of one request each.
-        let mean_ns = find("slow").waited_ns / find("slow").held;
-        assert!(mean_ns > 1_000_000, "{mean_ns}");
+        let mut held_more = |held: u64| {
+            let status = work_until(&mut orchestrator, &pool.pool, |status| {
+                let slow = status.programs.iter().find(|one| one.traits.name == "slow");
+                slow.is_some_and(|one| one.limit == 1_024_000 && one.traits.held > held)
+            });
+            let find = |name: &str| status.programs.iter().find(|one| one.traits.name == name).map(|one| &one.traits);
+            assert!(find("free").is_none_or(|free| free.held == 0), "{status:?}");
+            find("slow").unwrap().clone()
+        };
+        let begin = Instant::now();
+        let before = held_more(0);
+        let after = held_more(before.held + 50);
+        // However long a thread stood still: no more pass than the limit lets, beside those under way at each end, and those for which
+        // the orchestrator was away for some windows.
+        let most = begin.elapsed().as_nanos() as u64 / 4_000_000 + 3 + after.unanswered - before.unanswered;
+        assert!(after.requests - before.requests <= most, "{} of {most}: {after:?}", after.requests - before.requests);
     });
 }
 
@@ -563,15 +569,16 @@ fn a_node_has_its_own_page_as_long_as_its_agent_is_there() {
     let pool = test_pool();
     let mut pages = NodePages::open(&pool.pool, &this_node()).unwrap();
     assert!(!is_orchestrated(&pool.pool), "no plan came yet");
-    let plan =
-        |begin_ns| PublishedPlan { plan: SlicePlan::open(), begin_ns, window_ns: 500_000_000, listed: Vec::new() };
-    let now_ns = stripewise_store::emulate::now_ns();
-    assert!(!pages.put("even", plan(now_ns - 1_500_000_000)), "three windows old");
+    // The longest that there is: the plan holds on a machine that stands still for seconds.
+    let window_ns = 10_000_000_000;
+    let plan = |begin_ns| PublishedPlan { plan: SlicePlan::open(), begin_ns, window_ns, listed: Vec::new() };
+    let now_ns = stripewise_store::emulate::now_ns;
+    assert!(!pages.put("even", plan(now_ns() - 3 * window_ns)), "three windows old");
     // One that begins later is in force later.
-    assert!(pages.put("even", plan(now_ns + 3_600_000_000_000)));
+    assert!(pages.put("even", plan(now_ns() + 3_600_000_000_000)));
     pages.tick();
     assert!(!is_orchestrated(&pool.pool) && pages.due_ns().is_some());
-    assert!(pages.put("even", plan(now_ns)));
+    assert!(pages.put("even", plan(now_ns())));
     assert!(is_orchestrated(&pool.pool) && pages.due_ns().is_none());
     assert_eq!(orchestration_status(&pool.pool).unwrap().policy.as_deref(), Some("even"));
     request(&door(&pool.pool, "one"), 1, 0);
