@@ -42,7 +42,8 @@ def test_every_long_test_exists(name):
 
 def test_a_test_binary_that_hangs_fails_and_is_named(tmp_path):
     binary = program(tmp_path / "faults-0123456789abcdef", "echo test it_hangs; exec sleep 600")
-    done = bounded(binary, "mount", STRIPEWISE_TEST_SECONDS="1")
+    # Long enough for it to begin on a machine that stands still for a while.
+    done = bounded(binary, "mount", STRIPEWISE_TEST_SECONDS="5")
     assert done.returncode == 124
     assert "it_hangs" in done.stdout
     assert "crates/mount/tests/faults.rs" in done.stderr
