@@ -193,8 +193,8 @@ mod tests {
     fn of_names_without_room_none_holds_long_and_a_lost_move_is_told() {
         let believed = Believed::default();
         believed.begin();
-        let long = "n".repeat(60_000);
-        let add = |shares| lock(&believed.names).add(Instant::now(), 1, OsStr::new(&long), shares);
+        let (long, now) = ("n".repeat(60_000), Instant::now());
+        let add = |shares| lock(&believed.names).add(now, 1, OsStr::new(&long), shares);
         while add(1) {}
         assert!(add(2), "moves have room left");
         while add(2) {}
