@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from conftest import BIN, PATIENCE_S
+from stripewise import _native
 from stripewise.api import pool_life
 from stripewise.api.pacing import Pace
 from stripewise.pool import Pool
@@ -51,15 +52,10 @@ def disk(pool, name):
 
 
 def layouts(pool):
-    names = [path for path in pool.mount.rglob("*") if path.is_file()]
-    return {
-        path.name: " ".join(
-            entry
-            for region in json.loads(pool.stripewise("stat", path, "--json").stdout)["regions"]
-            for entry in region["round"]
-        )
-        for path in names
-    }
+    """Of each file by its path; without a start of the command for each."""
+    names = [path.relative_to(pool.mount) for path in pool.mount.rglob("*") if path.is_file()]
+    regions = {name: _native.file_stat(str(pool.file), str(name))["regions"] for name in names}
+    return {str(name): " ".join(entry for region in regions[name] for entry in region["round"]) for name in names}
 
 
 def servers_of(stripewise, file, name):
