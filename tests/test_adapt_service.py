@@ -380,7 +380,7 @@ def test_a_server_that_goes_between_two_decisions_is_waited_for(hot, promote_s, 
     monkeypatch.setattr(promotion.Promoter, "look", look)
     monkeypatch.setattr(landing.Mark, "look", look)
     monkeypatch.setattr(between, "SHORT_S", 0.05)
-    service = adapt_service.run(pool.file, Wanted(promote_s=promote_s, period_s=2.0))
+    service = adapt_service.run(pool.file, Wanted(promote_s=promote_s, period_s=20.0))
     with adapting.alone(pool):
         assert "away" not in next(service)
         held = next(service)
