@@ -128,7 +128,7 @@ fn strictatime_works_or_is_refused() {
          # A read counts for more than the time that was set if it is later by the kernel's coarse clock (10 ms at most).
          sleep 0.1; cat \"$M/f\"
          # The mount puts the time when it serves the close, for which cat does not wait.
-         for try in $(seq 50); do test \"$(stat -c %x \"$M/f\" | cut -c 1-4)\" = 2031 || break; sleep 0.1; done
+         for try in $(seq 600); do test \"$(stat -c %x \"$M/f\" | cut -c 1-4)\" = 2031 || break; sleep 0.1; done
          test \"$(stat -c %x \"$M/f\" | cut -c 1-4)\" != 2031
          mount -t fuse.stripewise -o remount,ro,strictatime \"$POOL\" \"$M\"; umount \"$M\"",
     );

@@ -23,7 +23,7 @@ for number in range(60):
     opened.append(os.open(f"{M}/many{number}", os.O_CREAT | os.O_RDWR, 0o600))
     os.write(opened[-1], b"x" * 20000)
     took = time.monotonic() - began
-    assert took < 20, took
+    assert took < 60, took
 for fd in opened: assert os.pread(fd, 20001, 0) == b"x" * 20000
 "#;
 
