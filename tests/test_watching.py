@@ -65,7 +65,7 @@ def test_a_gain_is_shown_as_predicted_and_then_as_measured(hot):
 def test_a_move_is_shown_while_it_goes_on(hot):
     _, file = hot
     command = [sys.executable, "-m", "stripewise", "adapt", str(file), "--once", "--horizon", str(LONG_H)]
-    # A MiB takes 40 s, and is killed as soon as it was seen: a look takes seconds where other tests have both processors.
+    # A MiB takes 40 s, and the move is killed as soon as it was seen: a look takes seconds on a busy machine.
     mover = subprocess.Popen([*command, "--rate", "25KB"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         until_s = time.monotonic() + PATIENCE_S

@@ -410,7 +410,7 @@ def _with_fewer_moves(pool: Pool, layout: str, scratch: Path) -> str:
 
 
 def _forecast_of(layout: Path, pool_file: Path) -> _native.ForecastFile:
-    """What a layout file of one file would do. Programs remove files while a decision is made: `StripewiseError` then."""
+    """What a layout file of one file would do. Raises `StripewiseError` where a program has removed it meanwhile."""
     forecast = _native.layout_forecast(str(layout), str(pool_file))
     if not forecast["files"]:
         raise StripewiseError(f"{forecast['rules'][0]} is not there any more")
