@@ -148,6 +148,31 @@ fn an_added_server_shifts_no_other() {
     assert_eq!(Pool::load(&file).unwrap().servers[2].state, ServerState::Draining);
 }
 
+/// Root adds a disk to the pool of a user, who goes on writing. What has something in it is not given away.
+#[test]
+fn a_server_that_root_adds_to_the_pool_of_a_user_is_the_user_s() {
+    use std::os::unix::fs::{MetadataExt, chown};
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can give directories away");
+        return;
+    }
+    const USER: u32 = 65_534;
+    let pool = TestPool::new(1);
+    let path = |name: &str| pool.directory.path().join(name);
+    chown(&pool.pool.namespace, Some(USER), Some(USER)).unwrap();
+    std::fs::create_dir(path("kept")).unwrap();
+    std::fs::write(path("kept/lost"), b"of root").unwrap();
+    std::fs::create_dir(path("elsewhere")).unwrap();
+    std::os::unix::fs::symlink(path("elsewhere"), path("link")).unwrap();
+    for name in ["new", "kept", "link"] {
+        add_server(&pool.pool.file, "disk", &path(name)).unwrap();
+    }
+    let owner = |name: &str| std::fs::metadata(path(name)).unwrap().uid();
+    let marker = std::fs::read_dir(path("new")).unwrap().next().unwrap().unwrap();
+    assert_eq!((owner("new"), marker.metadata().unwrap().uid()), (USER, USER));
+    assert_eq!((owner("kept"), owner("kept/lost"), owner("elsewhere")), (0, 0, 0));
+}
+
 #[test]
 fn a_directory_that_cannot_be_a_server_is_refused_and_left_alone() {
     let (pool, other) = (TestPool::new(2), TestPool::new(1));

@@ -15,7 +15,7 @@ STRIPES = re.compile(r"^(?:meta|(?P<tier>.+)\.(?P<first>\d+)(?:-(?P<last>\d+))?)
 
 
 def shares(stripes: Iterable[str]) -> dict[str, float]:
-    """The share of a round's bytes that each tier has, from stripes such as `hdd.0-5:64KiB`, or `meta:8KiB` of inodes."""
+    """The share of a round's bytes that each tier has, from stripes such as `hdd.0-5:64KiB`, or `meta:8KiB`."""
     bytes_of: dict[str, int] = {}
     for stripe in stripes:
         match = STRIPES.match(stripe)

@@ -11,10 +11,12 @@
 use crate::backend::{self, Server, ServerState, Setting};
 use crate::format::marker::{MARKER_FILE, Marker, marker_server, marker_text, read_marker};
 use crate::os::error::{Error, Result};
+use crate::os::sys::retry;
 use crate::pool::layouts::Layouts;
 use crate::pool::pool_file::{MAX_SERVERS, Pool};
 use crate::pool::shared::is_root;
 use crate::pool::store::Store;
+use rustix::fs::{Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use stripewise_layout::ServerId;
@@ -35,7 +37,7 @@ pub fn add_servers(file: &Path, asked: &[(String, PathBuf)]) -> Result<Vec<Strin
         if !was_there {
             made.push(server);
         }
-        make(server, &marker_of(&store, server)).inspect_err(|_| unmake(&made))?;
+        make(&store, server).inspect_err(|_| unmake(&made))?;
     }
     if !planned.new.is_empty() {
         let entry = |server: &Server| (planned.pool.tiers[server.tier].name.clone(), server.root.clone(), server.id);
@@ -210,12 +212,33 @@ fn check_directory(server: &Server, own: &Marker) -> Result<()> {
 }
 
 /// Makes the directory and marks it.
-fn make(server: &Server, marker: &Marker) -> Result<()> {
-    let site = backend::site(server);
+fn make(store: &Store, server: &Server) -> Result<()> {
+    let (site, marker) = (backend::site(server), marker_of(store, server));
     site.make(marker.shared)?;
     if marker.shared {
         site.probe_binding().map_err(Error::io("set user attributes in", &server.root))?;
         site.make_shared()?;
+    } else if rustix::process::geteuid().is_root() {
+        give(&server.root, &store.pool().namespace).map_err(Error::io("change the owner of", &server.root))?;
     }
-    site.write_marker(&marker_text(marker)).map_err(Error::io("write", server.root.join(MARKER_FILE)))
+    site.write_marker(&marker_text(&marker)).map_err(Error::io("write", server.root.join(MARKER_FILE)))
+}
+
+/// Gives an empty directory of root's to the owner of the namespace: a pool of one user is of no use to that user with a server that only
+/// root may write. One that has something in it stays whose it is.
+fn give(directory: &Path, namespace: &Path) -> rustix::io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let directory = match retry(|| rustix::fs::open(directory, flags, Mode::empty())) {
+        // A link may lead to what is not this user's.
+        Err(Errno::LOOP | Errno::NOTDIR) => return Ok(()),
+        opened => opened?,
+    };
+    let owner = rustix::fs::stat(namespace)?;
+    let mut entries = rustix::fs::Dir::read_from(&directory)?;
+    let is_empty = entries.all(|entry| entry.is_ok_and(|entry| matches!(entry.file_name().to_bytes(), b"." | b"..")));
+    if is_empty && rustix::fs::fstat(&directory)?.st_uid == 0 {
+        let (user, group) = (Uid::from_raw(owner.st_uid), Gid::from_raw(owner.st_gid));
+        rustix::fs::fchown(&directory, Some(user), Some(group))?;
+    }
+    Ok(())
 }
