@@ -100,7 +100,8 @@ fn newer(a: Timespec, b: Timespec) -> Timespec {
 pub(crate) struct NoChange {
     /// `None`: there was no lock file, or it could not be locked.
     lock: Option<LockFile>,
-    was_there: bool,
+    /// It is there, and could not be locked.
+    was_refused: bool,
     /// Value of the file's epoch counter before the look for the lock file.
     epoch: u32,
 }
@@ -574,8 +575,10 @@ impl Inode {
     /// returned is dropped. One system call where there is no writer.
     pub(crate) fn no_change(&self) -> NoChange {
         let epoch = self.epoch();
-        let was_there = self.has_lock_file();
-        NoChange { lock: if was_there { self.after_a_change().ok().flatten() } else { None }, was_there, epoch }
+        // One that has gone since is as one that was not there: what comes after it makes another one.
+        let had = if self.has_lock_file() { self.after_a_change() } else { Ok(None) };
+        let was_refused = had.is_err();
+        NoChange { lock: had.ok().flatten(), was_refused, epoch }
     }
 
     fn has_lock_file(&self) -> bool {
@@ -588,7 +591,7 @@ impl Inode {
         let is_kept = match &kept.lock {
             Some(lock) => lock.is_current(self.store.locks()),
             // One that could not be had before is not had by another try.
-            None => kept.was_there || (!self.has_lock_file() && self.epoch() == kept.epoch),
+            None => kept.was_refused || (!self.has_lock_file() && self.epoch() == kept.epoch),
         };
         Ok(!is_kept || self.has_moved_from(file)?)
     }
