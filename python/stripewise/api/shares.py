@@ -6,12 +6,11 @@ import re
 from collections.abc import Iterable
 
 from stripewise._native import StripewiseError, parse_bytes
+from stripewise.exporters.exporter import META
 
 __all__ = ["shares"]
 
-META = "meta"
-"""The tier that has the beginnings of small files, with their inodes."""
-STRIPES = re.compile(r"^(?:meta|(?P<tier>.+)\.(?P<first>\d+)(?:-(?P<last>\d+))?):(?P<width>\S+)$")
+STRIPES = re.compile(rf"^(?:{META}|(?P<tier>.+)\.(?P<first>\d+)(?:-(?P<last>\d+))?):(?P<width>\S+)$")
 
 
 def shares(stripes: Iterable[str]) -> dict[str, float]:

@@ -1,8 +1,9 @@
 //! What becomes of a small file that grows on a metadata tier that has no room for it: it leaves the tier.
 //!
 //! The threshold shrinks before the tier is full, but heads that were given before keep growing, as fast as programs write. So a
-//! write by which a head grows while the tier has only its reserve left, and one that finds no room at all, send the file to the servers as `adapt` would have done later, by the mover and its order of steps: a crash
-//! finds the head in the inode or on the servers, and never a part. The layout without a head is the pool's own, so that the tier needs
+//! write by which a head grows while the tier has only its reserve left, and one that finds no room at all, send the file to the
+//! servers as `adapt` would have done later, by the mover and its order of steps: a crash finds the head in the inode or on the
+//! servers, and never a part. The layout without a head is the pool's own, so that the tier needs
 //! no room for it, and has what the head took once the file has left.
 //!
 //! The file has a writer meanwhile: this one. So it has to be known that there is no other. Other processes are kept out by the locks of
