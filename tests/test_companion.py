@@ -136,8 +136,14 @@ def test_the_process_beside_a_mount_keeps_to_the_limits(heated, stripewise):
     stripewise("umount", heated)
     eventually(lambda: not beside(heated))
     stripewise("mount", heated, "--adapt", "--limit", "1KB", "--rate", "50MB")
-    asked = stripewise("adapt", heated, "--once", "--json")
-    assert "more than the 1,000 bytes that are left" in json.loads(asked.stdout)["relief"][0]["why"]
+
+    def is_held_by_the_limit():
+        why = json.loads(stripewise("adapt", heated, "--once", "--json").stdout)["relief"][0]["why"]
+        # Of other tests beside this one.
+        assert "the servers are busy" in why or "more than the 1,000 bytes that are left" in why
+        return "more than" in why
+
+    eventually(is_held_by_the_limit)
 
 
 def test_a_service_gets_from_the_mount_what_was_asked_for():

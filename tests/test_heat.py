@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import subprocess
 
 import pytest
 
@@ -63,6 +64,27 @@ def test_a_file_that_is_gone_or_shorter_has_no_heat_there(warm):
     assert heat_of(warm, ".")["files"] == []
     assert "no heat" in warm.stripewise("heat", ".", "--pool", warm.file).stdout
     assert warm.stripewise("fsck", warm.file).returncode == 0
+
+
+def test_a_restored_file_has_no_heat_of_before(warm):
+    """It has its handle again, but is another inode: the pool is taken over, and its heat begins anew."""
+    warm.python(f"import sys; open(f'{{sys.argv[1]}}/f', 'wb').write(bytes({4 * MIB}))")
+    warm.python(READS)
+    namespace = namespace_of(warm)
+    shutil.copy(namespace / "heat", namespace / "heat.node-2")
+    (inode,) = namespace.rglob("f")
+    assert len(heat_of(warm, ".")["files"][0]["blocks"]) == 64
+    backup = inode.with_name("backup")
+    subprocess.run(["cp", "--archive", inode, backup], check=True)
+    backup.rename(inode)
+    assert heat_of(warm, ".")["files"] == []
+    taken = warm.stripewise("fsck", warm.file, "--rebind", check=False)
+    assert taken.returncode == 1 and "mended" in taken.stdout
+    assert warm.stripewise("fsck", warm.file).returncode == 0
+    assert heat_of(warm, ".")["files"] == []
+    warm.python("import os, sys; os.pread(os.open(f'{sys.argv[1]}/f', os.O_RDONLY), 4096, 3 << 20)")
+    (read,) = heat_of(warm, ".")["files"]
+    assert [block for block, _ in read["blocks"]] == [48]
 
 
 def test_moves_make_nothing_hot(warm):

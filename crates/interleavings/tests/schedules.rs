@@ -106,11 +106,14 @@ fn a_small_file_changes_its_size_while_it_is_written() {
 /// Runs test `name` of this binary again where it may mount file systems; `false` when this already is that place.
 fn in_own_mounts(name: &str) -> bool {
     const INSIDE: &str = "STRIPEWISE_TEST_INSIDE";
+    // Mounts of other tests, of which the name space would keep copies: their processes would not end before it does.
+    const WITHOUT_OTHERS: &str = r#"umount -a -i -l -t fuse.stripewise; exec "$0" "$@""#;
     if std::env::var_os(INSIDE).is_some() {
         return false;
     }
     let output = Command::new("unshare")
         .args(if rustix::process::getuid().is_root() { "-m" } else { "-rm" }.split(' '))
+        .args(["sh", "-c", WITHOUT_OTHERS])
         .arg(std::env::current_exe().expect("this program"))
         .args([name, "--exact", "--nocapture"])
         .env(INSIDE, "1")

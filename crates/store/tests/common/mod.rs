@@ -158,12 +158,15 @@ pub fn layout(regions: &[(u64, &[(u16, u64)])]) -> Layout {
 /// Runs test `name` of this binary again where it may mount file systems; `false` when this already is that place.
 pub fn in_own_mounts(name: &str) -> bool {
     const INSIDE: &str = "STRIPEWISE_TEST_INSIDE";
+    // Mounts of other tests, of which the name space would keep copies: their processes would not end before it does.
+    const WITHOUT_OTHERS: &str = r#"umount -a -i -l -t fuse.stripewise; exec "$0" "$@""#;
     if std::env::var_os(INSIDE).is_some() {
         return false;
     }
     let root = rustix::process::getuid().is_root();
     let output = Command::new("unshare")
         .args(if root { "-m" } else { "-rm" }.split(' '))
+        .args(["sh", "-c", WITHOUT_OTHERS])
         .arg(std::env::current_exe().unwrap())
         .args([&full_name(name), "--exact", "--nocapture"])
         .env(INSIDE, "1")
