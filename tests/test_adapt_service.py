@@ -4,6 +4,7 @@ import errno
 import fcntl
 import json
 import os
+import signal
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import BIN
+from conftest import BIN, PATIENCE_S
 from stripewise import StripewiseError, _native
 from stripewise.api import adapt as adapting
 from stripewise.api import (
@@ -295,6 +296,22 @@ def test_a_service_prints_a_line_of_json_for_each_decision(file, stripewise):
         assert "is gone" in service.stderr.read() and service.wait() == 1
     kept = [of["verdict"] for of in adapting.decisions(pool)]
     assert [json.loads(line)["verdict"] for line in lines] == kept[:-1] and kept[-1] == "failed"
+
+
+def test_a_service_that_systemd_stops_leaves_nothing_behind(hot, tmp_path):
+    """SIGTERM comes while it plans, with what it plans from in a directory of its own."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    command = [BIN / "stripewise", "adapt", hot[1], "--period", "1", "--promote", "0"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, env={**os.environ, "TMPDIR": str(scratch)}) as service:
+        end_s = time.monotonic() + PATIENCE_S
+        while not list(scratch.iterdir()):
+            assert time.monotonic() < end_s and service.poll() is None
+        service.terminate()
+        assert service.wait(PATIENCE_S) == -signal.SIGTERM
+    assert list(scratch.iterdir()) == []
+    with adapting.alone(Pool.load(hot[1])):
+        pass
 
 
 @pytest.mark.parametrize("late", ["mount", "directory"])

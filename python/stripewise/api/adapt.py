@@ -20,12 +20,12 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from stripewise import _native, decided, layouts
 from stripewise._native import StripewiseError
 from stripewise.api import (
+    ending,
     least_moves,
     measured,
     moved,
@@ -284,8 +284,8 @@ def _plan_and_move(
     if not heat["files"]:
         return _kept(decision, "nothing was read or written of late")
     decision |= _read_ahead(pool, heat, dry_run=decision["dry_run"])
-    with TemporaryDirectory() as scratch:
-        log = Path(scratch) / "heat.csv"
+    with ending.scratch_directory() as scratch:
+        log = scratch / "heat.csv"
         heat_bytes = _write_requests(pool, heat, log)
         trace = traces.read(log)
         made = planning.plan(trace, pool=pool, planner=planner, root=pool.mount)
@@ -301,10 +301,10 @@ def _plan_and_move(
             return _kept(decision, "the layouts are as the planner would have them")
         # Of the sum of all periods' halves, the last period has about half.
         last_bytes = heat_bytes / 2
-        asked = _Asked(trace, pool, heat, document["cuts_s"], Path(scratch), last_bytes * pays.periods, pays)
+        asked = _Asked(trace, pool, heat, document["cuts_s"], scratch, last_bytes * pays.periods, pays)
         layouts_asked = {
             "swaps": head + "".join(least_moves.text_of(path, found) for path, found in swapped.items()),
-            "fewer moves": _with_fewer_moves(pool, document["layout"], Path(scratch)),
+            "fewer moves": _with_fewer_moves(pool, document["layout"], scratch),
             "planned": document["layout"],
         }
         candidates = [_candidate(asked, name, layout) for name, layout in layouts_asked.items() if FILE in layout]

@@ -22,7 +22,7 @@ from typing import Any
 from stripewise import mounts
 from stripewise._native import StripewiseError
 from stripewise.api import adapt as adapting
-from stripewise.api import adapt_service, running
+from stripewise.api import adapt_service, ending, running
 from stripewise.api import metrics as serving
 from stripewise.api.pacing import Pace
 from stripewise.pool import Pool
@@ -83,7 +83,7 @@ def _wanted(asked: dict[str, Any]) -> adapt_service.Wanted:
 
 def _serve(pool: Pool, asked: dict[str, Any]) -> None:
     """What the process beside the mount does."""
-    with ExitStack() as stack:
+    with ending.tidy_end(), ExitStack() as stack:
         try:
             if asked["adapt"] is not None:
                 adapt_service.require(pool)

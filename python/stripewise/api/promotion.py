@@ -17,12 +17,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from stripewise import _native, layouts
 from stripewise._native import StripewiseError
-from stripewise.api import least_moves, moved, swaps, tier_room
+from stripewise.api import ending, least_moves, moved, swaps, tier_room
 from stripewise.api.pacing import Pace, Pacer, Progress
 
 if TYPE_CHECKING:
@@ -165,12 +164,12 @@ class Promoter:
         chance = 2 * (1 - forecast.decay) / (1 + forecast.decay)
         pays = swaps.Pays(PAYS_WITHIN_S / self.look_s, self.move_s_per_byte, chance)
         read_again = self._read_again(heat, forecast)
-        with TemporaryDirectory() as scratch:
+        with ending.scratch_directory() as scratch:
             batches = []
             for part in PARTS:
                 few = swaps.few(self.pool, read_again, pays, limit / part)
                 self._has_room = few.has_room
-                directory = Path(scratch) / str(part)
+                directory = scratch / str(part)
                 directory.mkdir()
                 batches.append(self._batch(few, directory))
             allowed = [of for of in batches if most_bytes is None or of.copied_bytes <= most_bytes]

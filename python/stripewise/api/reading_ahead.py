@@ -11,11 +11,11 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from stripewise import _native
 from stripewise._native import StripewiseError
+from stripewise.api import ending
 from stripewise.api import trace as traces
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ Proposal = dict[str, Any]
 def hinted(pool: Pool, heat: PoolHeat) -> list[ProposedHint]:
     """The hints that gain for requests like the last ones. O(4,096 requests), beside windows to try."""
     paths = {file["id"]: file["path"] for file in heat["files"] if "id" in file}
-    with TemporaryDirectory() as scratch:
-        log = Path(scratch) / "recent.csv"
+    with ending.scratch_directory() as scratch:
+        log = scratch / "recent.csv"
         if not _write_requests(pool, paths, log):
             return []
         found = _native.hints_for(traces.read(log).native, str(pool.file), str(pool.mount))

@@ -10,7 +10,7 @@ import typer
 
 from stripewise import StripewiseError
 from stripewise.api import adapt as adapting
-from stripewise.api import adapt_service, asking, promotion, service
+from stripewise.api import adapt_service, asking, ending, promotion, service
 from stripewise.api.between import Rounds
 from stripewise.api.metrics import serve
 from stripewise.api.plan import planners
@@ -96,7 +96,7 @@ def adapt(
         _install(pool, options)
         return
     wanted = adapt_service.Wanted(limits, planner, pace, promote_s, period_s)
-    with ExitStack() as stack:
+    with ending.tidy_end(), ExitStack() as stack:
         # A dry run changes nothing, so that it may run beside another.
         if not dry_run and not _is_alone(pool, stack, once=once, as_json=as_json):
             return
