@@ -231,10 +231,6 @@ impl Core {
             Ok(None) => change().map_err(Failure::from),
             Err(failure) => Err(failure),
         };
-        if !self.checks_permissions {
-            // To a kernel that checks none it was any attribute, which changes no mode.
-            self.forget_attributes(node);
-        }
         changed.map_err(|failure| {
             self.report(node, "changing its access control list", &failure);
             match failure {
