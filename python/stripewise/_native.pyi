@@ -215,7 +215,7 @@ class DueSmallFile(TypedDict):
 def pool_due_small_files(pool_file: str, before: dict[int, tuple[float, int | None]]) -> list[DueSmallFile]: ...
 def pool_move_small_files(
     pool_file: str,
-    heads: list[tuple[str, int]],
+    heads: list[tuple[str, int, int]],
     progress: Callable[[str, int, int], bool | Literal["rest"]],
 ) -> DrainedByFile: ...
 

@@ -14,7 +14,7 @@ use common::loop_disk::LoopDisk;
 use common::{Mounted, TestPool};
 use rustix::fs::{Mode, OFlags};
 use stripewise_store::drain::{DrainWatch, Drained};
-use stripewise_store::small_files::move_small_files;
+use stripewise_store::small_files::{NewHead, move_small_files};
 use stripewise_store::{Files, Pool, Then};
 
 const WIDTH: usize = 4096;
@@ -135,12 +135,14 @@ fn a_tier_that_fails_in_the_middle_of_a_move_of_a_small_file_costs_no_byte() {
             let content = bytes(3 << 20);
             let files = Files::open(Pool::load(&pool.file()).unwrap()).unwrap();
             make_synced(&files, name, &content);
+            let handle = files.store().existing(Path::new(name)).unwrap().unwrap().handle();
+            let head = |head_bytes| NewHead { path: name.into(), handle, head_bytes };
             if head_bytes > 0 {
-                let sent = move_small_files(&pool.file(), &[(name.to_owned(), 0)], &mut On).unwrap();
+                let sent = move_small_files(&pool.file(), &[head(0)], &mut On).unwrap();
                 assert_eq!(sent.moved_files, 1, "{what}: {:?}", sent.staying);
             }
             let mut fails = FailsThen { disk: &disk, has_failed: false };
-            let moved = move_small_files(&pool.file(), &[(name.to_owned(), head_bytes)], &mut fails);
+            let moved = move_small_files(&pool.file(), &[head(head_bytes)], &mut fails);
             assert!(fails.has_failed, "{what}: {name} is in the middle of a move");
             assert!(is_told(moved, errno), "{what}: {name}");
             drop(files);

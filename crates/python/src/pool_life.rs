@@ -13,7 +13,7 @@ use stripewise_store::apply::ApplyWatch as _;
 use stripewise_store::drain::{self, DrainOptions, DrainWatch, Drained, StayingFile};
 use stripewise_store::rebalance::{Filling, ServerFill, rebalance};
 use stripewise_store::relief::{self, Begun, Leaving, TierPart, TierRoom};
-use stripewise_store::small_files::{DueSmallFile, MovedBefore, move_small_files};
+use stripewise_store::small_files::{DueSmallFile, MovedBefore, NewHead, move_small_files};
 use stripewise_store::{Pool, Result, Store, Then};
 
 /// Adds directories, given with their tiers, to the pool, all or none; the names of the servers.
@@ -175,14 +175,16 @@ pub(crate) fn pool_due_small_files(
     to_python(py, &json!(due.iter().map(one).collect::<Vec<_>>()))
 }
 
-/// Moves files between the metadata tier and the servers, given with how many bytes are to be in the inode.
+/// Moves files between the metadata tier and the servers, each given by path and handle with how many bytes are to be in the inode.
 #[pyfunction]
 pub(crate) fn pool_move_small_files<'py>(
     py: Python<'py>,
     pool_file: PathBuf,
-    heads: Vec<(String, u64)>,
+    heads: Vec<(String, u64, u64)>,
     progress: Py<PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let head = |(path, handle, head_bytes)| NewHead { path, handle, head_bytes };
+    let heads: Vec<NewHead> = heads.into_iter().map(head).collect();
     let moved = watched(py, progress, |watch| move_small_files(&pool_file, &heads, watch))?;
     to_python(py, &described_by_file(&moved))
 }

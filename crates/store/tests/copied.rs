@@ -13,7 +13,7 @@ use stripewise_optimisation::SMALL;
 use stripewise_store::drain::DrainWatch;
 use stripewise_store::fsck::{CheckFinding, CheckOptions, FindingOutcome, check};
 use stripewise_store::handle::Optimisations;
-use stripewise_store::small_files::move_small_files;
+use stripewise_store::small_files::{NewHead, move_small_files};
 use stripewise_store::{Files, Pool, Store, Then};
 
 const DIRECTORIES: [&str; 3] = ["names", "s0", "s1"];
@@ -109,14 +109,16 @@ fn a_copy_that_is_not_of_one_moment_has_each_file_whole_or_a_check_names_it() {
         let contents =
             [(MOVING, pattern(1536 << 10, 1)), ("small", pattern(5000, 2)), ("large", pattern(2500 << 10, 3))];
         contents.iter().for_each(|(name, bytes)| make(&files, name, bytes));
+        let handle = files.store().existing(Path::new(MOVING)).unwrap().unwrap().handle();
+        let head = |head_bytes| NewHead { path: MOVING.into(), handle, head_bytes };
         if !leaves {
-            move_small_files(&pool.pool.file, &[(MOVING.into(), 0)], &mut On).unwrap();
+            move_small_files(&pool.pool.file, &[head(0)], &mut On).unwrap();
         }
         let base = pool.directory.path().to_owned();
         let mut moments = Moments { base, kept: tempfile::tempdir().unwrap(), count: 0 };
         moments.take();
         let head_bytes = if leaves { 0 } else { HEAD_BYTES };
-        let moved = move_small_files(&pool.pool.file, &[(MOVING.into(), head_bytes)], &mut moments).unwrap();
+        let moved = move_small_files(&pool.pool.file, &[head(head_bytes)], &mut moments).unwrap();
         moments.take();
         assert_eq!((moved.moved_files, moments.count), (1, 4), "{:?}", moved.staying);
         let (mut whole, mut named) = (0, 0);

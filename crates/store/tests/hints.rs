@@ -15,7 +15,7 @@ use stripewise_store::drain::DrainWatch;
 use stripewise_store::handle::{self, Optimisations};
 use stripewise_store::hints::{ATTRIBUTE, DirectoryHints, MAX_HINTS};
 use stripewise_store::pool::meta_periods;
-use stripewise_store::small_files::{DueSmallFile, MovedBefore, move_small_files};
+use stripewise_store::small_files::{DueSmallFile, MovedBefore, NewHead, move_small_files};
 use stripewise_store::{File, Files, Pool, Store, Then, Unsaid};
 
 fn small(bytes: u64) -> Optimisations {
@@ -402,6 +402,11 @@ fn set_share(pool: &TestPool, share: f64) {
         .unwrap();
 }
 
+/// Of the file that is at that path now.
+fn new_head(store: &Arc<Store>, path: &str, head_bytes: u64) -> NewHead {
+    NewHead { path: path.into(), handle: store.existing(Path::new(path)).unwrap().unwrap().handle(), head_bytes }
+}
+
 #[test]
 fn small_files_above_the_threshold_leave_and_truncated_ones_below_it_come_back() {
     let pool = TestPool::new(2);
@@ -427,7 +432,7 @@ fn small_files_above_the_threshold_leave_and_truncated_ones_below_it_come_back()
     assert_eq!(due(&[("middle", 2.0, None)]), leaving);
     assert_eq!(due(&[]).len(), 3);
     let mv = |due: Vec<(String, u64, u64)>| {
-        let heads: Vec<_> = due.into_iter().map(|(path, head_bytes, _)| (path, head_bytes)).collect();
+        let heads: Vec<_> = due.iter().map(|(path, head_bytes, _)| new_head(store, path, *head_bytes)).collect();
         let moved = move_small_files(&pool.pool.file, &heads, &mut On).unwrap();
         assert!(moved.staying.is_empty() && !moved.stopped, "{moved:?}");
         (moved.moved_files, moved.copied_bytes)
@@ -472,10 +477,17 @@ fn a_small_file_that_is_damaged_or_gone_keeps_no_other_from_moving_and_counts_as
         make_grown(&files, name, &pattern(50_000, 3), 10_000);
     }
     let damaged = pool.pool.namespace.join("tree/damaged");
+    let of = |name: &str| new_head(files.store(), name, 0);
+    let gone = NewHead { path: "gone".into(), ..of("whole") };
+    // Another file has come to its path.
+    make_grown(&files, "other", &pattern(50_000, 3), 10_000);
+    let other = NewHead { path: "other".into(), ..of("whole") };
+    let heads = [of("damaged"), gone, other, of("whole")];
     rustix::fs::setxattr(&damaged, handle::ATTRIBUTE, b"SWEH", XattrFlags::REPLACE).unwrap();
-    let heads = ["damaged", "gone", "whole"].map(|name| (name.to_owned(), 0));
     let moved = move_small_files(&pool.pool.file, &heads, &mut On).unwrap();
-    assert_eq!((moved.moved_files, moved.staying.len(), moved.passed_over), (1, 1, vec!["gone".to_owned()]));
+    let passed_over = vec!["gone".to_owned(), "other".to_owned()];
+    assert_eq!((moved.moved_files, moved.staying.len(), moved.passed_over), (1, 1, passed_over));
+    assert_ne!(where_it_is(files.store(), "other").0, 0);
     assert!(moved.staying[0].path == "damaged" && !moved.staying[0].is_busy, "{:?}", moved.staying);
     assert_eq!(where_it_is(files.store(), "whole").0, 0);
 }
@@ -493,7 +505,7 @@ fn a_small_file_leaves_and_comes_back_again_and_again() {
         pool.open().due_small_files(&Default::default()).unwrap()
     };
     let mv = |due: Vec<DueSmallFile>| {
-        let heads: Vec<_> = due.into_iter().map(|due| (due.path, due.head_bytes)).collect();
+        let heads: Vec<_> = due.iter().map(NewHead::from).collect();
         let moved = move_small_files(&pool.pool.file, &heads, &mut On).unwrap();
         assert_eq!((moved.moved_files, moved.staying.len()), (1, 0), "{:?}", moved.staying);
     };
@@ -550,8 +562,8 @@ fn a_move_that_leaves_the_head_alone_keeps_no_file_from_coming_back() {
         file.truncate(3000).unwrap();
         file.close().unwrap();
         let due = store.due_small_files(&Default::default()).unwrap();
-        let heads: Vec<_> = due.into_iter().map(|due| (due.path, due.head_bytes)).collect();
-        assert_eq!(heads, [(name.to_owned(), 64 << 10)]);
+        let heads: Vec<_> = due.iter().map(NewHead::from).collect();
+        assert_eq!(heads, [new_head(store, name, 64 << 10)]);
         move_small_files(&pool.pool.file, &heads, &mut On).unwrap();
         assert_eq!((where_it_is(store, name), content(&files, name)), ((64 << 10, 0), bytes[..3000].to_vec()));
     }
@@ -942,14 +954,14 @@ fn a_metadata_tier_that_is_full_or_read_only_costs_no_byte_of_a_small_file_that_
         set(files.store(), ".", None, head_bytes);
         make(&files, "leaves", &bytes);
         make(&files, "returns", &bytes);
-        let moved = move_small_files(&pool.pool.file, &[("returns".into(), 0)], &mut On).unwrap();
+        let moved = move_small_files(&pool.pool.file, &[new_head(files.store(), "returns", 0)], &mut On).unwrap();
         assert_eq!((moved.moved_files, where_it_is(files.store(), "returns")), (1, (0, 2)));
     }
-    let both = [("returns".to_owned(), head_bytes), ("leaves".to_owned(), 0)];
+    let both = [("returns", head_bytes), ("leaves", 0)].map(|(name, bytes)| new_head(open().store(), name, bytes));
     let are_whole = || {
         let files = open();
-        for (name, _) in &both {
-            assert!(content(&files, name) == bytes, "{name}");
+        for NewHead { path, .. } in &both {
+            assert!(content(&files, path) == bytes, "{path}");
         }
         assert!(findings(&pool).is_empty(), "{:?}", findings(&pool));
         (where_it_is(files.store(), "returns").0, where_it_is(files.store(), "leaves").0)
@@ -1036,8 +1048,8 @@ fn a_file_whose_first_bytes_are_more_than_its_head_has_none_and_comes_back_when_
         file.truncate(size).unwrap();
         file.close().unwrap();
         let due = store.due_small_files(&Default::default()).unwrap();
-        let heads: Vec<_> = due.iter().map(|file| (file.path.clone(), file.head_bytes)).collect();
-        assert_eq!(heads, if is_due { vec![("new".to_owned(), 8192)] } else { vec![] });
+        let heads: Vec<_> = due.iter().map(NewHead::from).collect();
+        assert_eq!(heads, if is_due { vec![new_head(store, "new", 8192)] } else { vec![] });
         move_small_files(&pool.pool.file, &heads, &mut On).unwrap();
     }
     assert_eq!((where_it_is(store, "new"), content(&files, "new")), ((8192, 0), bytes[..5000].to_vec()));

@@ -16,7 +16,7 @@ use stripewise_store::apply::ApplyWatch;
 use stripewise_store::drain::{DrainOptions, drain, remove};
 use stripewise_store::pool::ServerState;
 use stripewise_store::rebalance::{Filling, rebalance};
-use stripewise_store::small_files::move_small_files;
+use stripewise_store::small_files::{NewHead, move_small_files};
 use stripewise_store::{Pool, Store, Then};
 
 const TEST: &str = "killed_at_any_moment_no_byte_is_lost_and_it_goes_on";
@@ -84,7 +84,13 @@ impl Work {
             }
             "small" => {
                 let head_bytes = word().parse().unwrap();
-                let heads: Vec<_> = (0..FILES).map(|number| (format!("f{number}"), head_bytes)).collect();
+                let store = Store::of_file(file).unwrap();
+                let head = |number| {
+                    let path = format!("f{number}");
+                    let handle = store.existing(Path::new(&path)).unwrap().unwrap().handle();
+                    NewHead { path, handle, head_bytes }
+                };
+                let heads: Vec<_> = (0..FILES).map(head).collect();
                 move_small_files(file, &heads, &mut On).unwrap();
             }
             _ => {

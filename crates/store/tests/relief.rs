@@ -318,6 +318,18 @@ fn a_tier_that_cannot_take_files_is_left_out() {
 }
 
 #[test]
+fn what_no_other_tier_can_take_stays_and_that_is_told() {
+    let pool = landed();
+    write(&create(&now(&pool), "f").1, &pattern(30_000, 1), 0);
+    let options = DrainOptions { to: Some("disk".into()), ..DrainOptions::default() };
+    assert!(drain(&pool.pool.file, "fast.0", &options, &mut On).unwrap().is_done());
+    let version = now(&pool).status(Path::new("f")).unwrap().placed.unwrap().placement.version;
+    let done = relieve(&pool.pool.file, "disk", &[away(&now(&pool), "f", version, (0, 30_000))], &mut On).unwrap();
+    assert_eq!((done.moved_files, done.staying.len(), done.passed_over.len()), (0, 1, 0));
+    assert!(done.staying[0].why.contains("no server of another tier takes new files"), "{}", done.staying[0].why);
+}
+
+#[test]
 fn a_tier_that_is_drained_takes_no_new_files() {
     let pool = landed();
     write(&create(&now(&pool), "young").1, &pattern(30_000, 1), 0);

@@ -112,7 +112,7 @@ def take(
             done["why"] = f"more than {most_bytes:,} bytes would be copied, which is above the limit of a day"
             break
         taken.append(file)
-    heads = [(file["path"], file["head_bytes"]) for file in taken]
+    heads = [(file["path"], file["handle"], file["head_bytes"]) for file in taken]
     moved = _native.pool_move_small_files(str(pool.file), heads, Pacer.of(pool, pace, progress))
     staying = [{"path": file["path"], "why": file["why"]} for file in moved["staying"]]
     kept = _kept(pool)

@@ -15,7 +15,7 @@ use stripewise_optimisation::OptimisationSetting;
 use stripewise_store::drain::DrainWatch;
 use stripewise_store::handle::Optimisations;
 use stripewise_store::hints::DirectoryHints;
-use stripewise_store::small_files::{MovedBefore, move_small_files};
+use stripewise_store::small_files::{MovedBefore, NewHead, move_small_files};
 use stripewise_store::{Error, Pool, Store, Then};
 
 use crate::trace::MARKS;
@@ -318,7 +318,7 @@ fn move_by_threshold(pool: &Pool, share: f64, moves: Option<usize>, before: &mut
         let page = File::options().write(true).open(pool.namespace.join("meta-load.2")).expect("the page of the load");
         page.write_all_at(&share.to_bits().to_ne_bytes(), 16).expect("a share");
         let due = store.due_small_files(before).expect("the tree can be read");
-        let heads: Vec<_> = due.iter().map(|file| (file.path.clone(), file.head_bytes)).collect();
+        let heads: Vec<_> = due.iter().map(NewHead::from).collect();
         let moved = move_small_files(&pool.file, &heads, &mut On).expect("no other process moves files");
         for file in due.iter().filter(|file| moved.staying.iter().all(|staying| staying.path != file.path)) {
             let moves = before.get(&file.handle).map_or(0.0, |before| before.moves) + 1.0;

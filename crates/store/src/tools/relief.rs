@@ -216,7 +216,10 @@ impl Store {
     }
 
     /// The layout of a file of `size_bytes` when `leaving` has left the tier; `None` where it is another file, or was changed since that
-    /// was decided, where nothing of it is there any more, or where no other server can take it.
+    /// was decided, or where nothing of it is there any more.
+    ///
+    /// # Errors
+    /// No other server can take it.
     fn layout_after(
         &self,
         placement: &Placement,
@@ -248,7 +251,8 @@ impl Store {
             let others: Vec<Stripe> =
                 default.regions()[0].stripes().iter().filter(|stripe| !is_on(stripe)).copied().collect();
             if others.is_empty() {
-                return Ok(None);
+                let what = "no server of another tier takes new files now: it has to be in the default layout and not to drain";
+                return Err(Error::Invalid(what.into()));
             }
             let region = |region: &Region| {
                 let leaves = region.stripes().iter().any(is_on);
@@ -259,7 +263,11 @@ impl Store {
         let until = |to: u64| if to >= size_bytes { u64::MAX } else { to };
         let stretches: Vec<_> = leaving.stretches.iter().map(|&(from, to)| (from, until(to))).collect();
         let after = with_stretches(before, &others, &stretches).map_err(invalid)?;
-        Ok((after != **before && self.check_new_layout(&after).is_ok()).then_some(after))
+        if after == **before {
+            return Ok(None);
+        }
+        self.check_new_layout(&after)?;
+        Ok(Some(after))
     }
 }
 

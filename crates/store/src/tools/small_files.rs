@@ -135,12 +135,28 @@ impl Store {
     }
 }
 
-/// Gives files of the pool in `file` their heads, each a path with the bytes that are to be in the inode: one file after the other,
-/// each as `apply` moves it.
+/// A file, and how many of its bytes are to be in its inode.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewHead {
+    /// Where it was when that was decided, relative to the tree.
+    pub path: String,
+    /// Its handle: another file that has come to this path stays as it is.
+    pub handle: u64,
+    /// To be in its inode; 0: it goes to the servers.
+    pub head_bytes: u64,
+}
+
+impl From<&DueSmallFile> for NewHead {
+    fn from(due: &DueSmallFile) -> Self {
+        Self { path: due.path.clone(), handle: due.handle, head_bytes: due.head_bytes }
+    }
+}
+
+/// Gives files of the pool in `file` their heads: one file after the other, each as `apply` moves it.
 ///
 /// # Errors
 /// Another process changes layouts of the pool.
-pub fn move_small_files(file: &Path, heads: &[(String, u64)], watch: &mut dyn DrainWatch) -> Result<Drained> {
+pub fn move_small_files(file: &Path, heads: &[NewHead], watch: &mut dyn DrainWatch) -> Result<Drained> {
     let store = Store::of_file(file)?;
     let _alone = store.begin_apply()?;
     // So that no file goes to a server that is nearly full.
@@ -148,9 +164,9 @@ pub fn move_small_files(file: &Path, heads: &[(String, u64)], watch: &mut dyn Dr
         look.take();
     }
     let mut done = Drained::default();
-    for (path, head_bytes) in heads {
+    for NewHead { path, handle, head_bytes } in heads {
         let found = store.existing(Path::new(path)).and_then(|inode| {
-            let Some(inode) = inode else { return Ok(None) };
+            let Some(inode) = inode.filter(|inode| inode.handle() == *handle) else { return Ok(None) };
             let layout = inode.layout().and_then(|layout| store.with_head(&layout, *head_bytes))?;
             Ok(Some((inode, layout)))
         });
