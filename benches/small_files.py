@@ -23,18 +23,14 @@ from benches.fuse_mounts import example, most_descriptors, mounted, passthrough_
 
 #: The kernel checks permissions, as for any mount of several users: one request more for each name that comes or goes.
 CHECKED = "passthrough_ll with default_permissions"
-#: A mount of its user alone without checks.
+#: A mount of its user alone, where the kernel checks nothing.
 UNCHECKED = "passthrough_ll"
 FILES = 2_000
 """Of each process."""
 STEPS = ("write", "read", "lstat", "stat", "list", "unlink")
 """`stat` asks for the time of birth, too."""
 HINTED, PLAIN = "hinted", "plain"
-ALONE = "hinted, for root alone"
-"""As `UNCHECKED`; the others are for all users."""
-OWN = (HINTED, ALONE, PLAIN)
-OPTIONS = {ALONE: "noallow_other"}
-NAMES = {HINTED: "small=64K", ALONE: "small=64K for root alone", PLAIN: "without the hint"}
+OWN = {HINTED: "small=64K", PLAIN: "without the hint"}
 
 
 def run(context: Context, processes: int, repetitions: int) -> Iterator[Figure | str]:
@@ -47,11 +43,10 @@ def run(context: Context, processes: int, repetitions: int) -> Iterator[Figure |
         # Each side has a mount of its own, as the others have: what the kernel knows of a mount is bounded.
         for number, kind in enumerate(OWN):
             pool = request_cost.plain_pool(context.directory / f"pool{number}", 2)
-            mounts.enter_context(pool_mounted(pool.file, pool.mount, OPTIONS.get(kind, "")))
+            mounts.enter_context(pool_mounted(pool.file, pool.mount))
             sides[kind] = pool.mount / "files"
             sides[kind].mkdir()
-        for kind in (HINTED, ALONE):
-            checked([*STRIPEWISE, "hint", sides[kind], "small=64K"])
+        checked([*STRIPEWISE, "hint", sides[HINTED], "small=64K"])
         for name, command, point in _others(context):
             mounts.enter_context(mounted(command, point, most_descriptors()))
             sides[name] = point / f"files of {name}"
@@ -62,12 +57,11 @@ def run(context: Context, processes: int, repetitions: int) -> Iterator[Figure |
         rounds = [_round(number, own, files) for number in range(context.rounds(repetitions))]
     by = "" if processes == 1 else f" by {processes} processes at once"
     for step in STEPS:
-        pairs = [(HINTED, other) for other in sides if other not in OWN] + [(HINTED, PLAIN), (ALONE, UNCHECKED)]
-        for own_side, other in (pair for pair in pairs if pair[1] in sides):
-            ratios = [of_step[step][other] / of_step[step][own_side] for of_step in rounds]
-            ours, theirs = (statistics.median(of_step[step][side] for of_step in rounds) for side in (own_side, other))
+        for other in (name for name in sides if name != HINTED):
+            ratios = [of_step[step][other] / of_step[step][HINTED] for of_step in rounds]
+            ours, theirs = (statistics.median(of_step[step][side] for of_step in rounds) for side in (HINTED, other))
             note = f"{ours / 1000:.1f} us against {theirs / 1000:.1f} us a file"
-            name = f"4 KiB files{by}: {step}, {NAMES[own_side]} / {NAMES.get(other, other)}"
+            name = f"4 KiB files{by}: {step}, {OWN[HINTED]} / {OWN.get(other, other)}"
             yield of_repetitions(name, ratios, target=Target(least=1.0), note=note)
 
 

@@ -43,7 +43,6 @@ mod opcode {
     pub const READDIR: u32 = 28;
     pub const RELEASEDIR: u32 = 29;
     pub const FSYNCDIR: u32 = 30;
-    pub const ACCESS: u32 = 34;
     pub const CREATE: u32 = 35;
     pub const DESTROY: u32 = 38;
     pub const IOCTL: u32 = 39;
@@ -165,10 +164,6 @@ pub enum Call<'a> {
     },
     ForgetMany(&'a [[u8; FORGET_BYTES]]),
     GetAttr,
-    /// Whether the caller may do what `mask` says (`R_OK`, `W_OK`, `X_OK`); only where the kernel does not check permissions.
-    Access {
-        mask: u32,
-    },
     SetAttr(AttrChange),
     Statx,
     ReadLink,
@@ -365,7 +360,6 @@ impl<'a> Call<'a> {
             opcode::FORGET => Call::Forget { lookups: fields.u64()? },
             opcode::BATCH_FORGET => fields.forgets()?,
             opcode::GETATTR => Call::GetAttr,
-            opcode::ACCESS => Call::Access { mask: fields.u32()? },
             opcode::SETATTR => fields.attr_change()?,
             opcode::STATX => Call::Statx,
             opcode::STATFS => Call::StatFs,

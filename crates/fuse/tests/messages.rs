@@ -119,7 +119,6 @@ fn samples_of_files() -> Vec<Sample> {
         (28, [u64s(&[1, 2]), u32s(&[4096, 0])].concat(), Call::ReadDir { handle: 1, offset: 2, size: 4096 }),
         (44, [u64s(&[1, 2]), u32s(&[4096, 0])].concat(), Call::ReadDirPlus { handle: 1, offset: 2, size: 4096 }),
         (29, [u64s(&[1]), u32s(&[0, 0]), u64s(&[0])].concat(), Call::ReleaseDir { handle: 1 }),
-        (34, u32s(&[5, 0]), Call::Access { mask: 5 }),
         (30, [u64s(&[1]), u32s(&[0, 0])].concat(), Call::FSyncDir { handle: 1, data_only: false }),
         (
             35,

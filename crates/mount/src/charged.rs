@@ -68,7 +68,6 @@ fn on_names(call: &Call<'_>) -> Option<Op> {
         Call::Lookup { .. }
         | Call::GetAttr
         | Call::Statx
-        | Call::Access { .. }
         | Call::ReadLink
         | Call::Open { .. }
         | Call::OpenDir

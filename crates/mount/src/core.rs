@@ -54,9 +54,7 @@ pub struct Core {
     pub notes_access: bool,
     /// We may give files to others.
     pub is_root: bool,
-    /// The kernel checks permissions and lists; else none but root comes in.
-    pub checks_permissions: bool,
-    /// The namespace's file system has access control lists.
+    /// The namespace's file system has access control lists, and the kernel checks them.
     pub has_acl: AtomicBool,
     notifier: OnceLock<Notifier>,
     travel: OnceLock<Travel>,
@@ -112,7 +110,6 @@ impl Core {
             writeback: options.writeback_cache,
             notes_access: !options.flags.intersects(MountFlags::RDONLY | MountFlags::NOATIME),
             is_root,
-            checks_permissions: options.checks_permissions(),
             has_acl: AtomicBool::new(false),
             notifier: OnceLock::new(),
             travel: OnceLock::new(),

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{Access, OFlags};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use stripewise_control::Sender;
 use stripewise_fuse::{
@@ -163,7 +163,6 @@ impl FuseServer for PoolFs {
             Call::Lookup { name } => self.lookup(request, name, reply),
             Call::GetAttr => self.getattr(ino, reply),
             Call::Statx => self.statx(ino, reply),
-            Call::Access { mask } => self.access(ino, mask, reply),
             Call::SetAttr(change) => self.setattr(request, &change, reply),
             Call::ReadLink => self.readlink(ino, reply),
             Call::SymLink { name, target } => self.symlink(request, name, target, reply),
@@ -273,9 +272,7 @@ impl PoolFs {
             return Err(std::io::Error::from_raw_os_error(libc::EOPNOTSUPP));
         }
         // With access control lists the umask counts only where the directory has no default list, which we look for.
-        // A kernel that knows lists checks permissions: one that is to check none hands lists on as any attribute.
-        let lists = if self.core.checks_permissions { init::POSIX_ACL | init::DONT_MASK } else { init::DONT_MASK };
-        let has_acl = self.core.namespace_has_acl() && kernel.ask(lists);
+        let has_acl = self.core.namespace_has_acl() && kernel.ask(init::POSIX_ACL | init::DONT_MASK);
         self.core.has_acl.store(has_acl, Ordering::Relaxed);
         if self.core.wants_passthrough {
             self.core.passthrough.store(kernel.ask(init::PASSTHROUGH), Ordering::Relaxed);
@@ -313,16 +310,6 @@ impl PoolFs {
                 }
                 Err(errno) => reply.error(errno),
             }
-        });
-    }
-
-    /// Of root, in a mount that root alone may use: what the namespace's file system lets root do.
-    fn access(&self, ino: u64, mask: u32, reply: Reply<'_>) {
-        guarded("access", || {
-            let asked = Access::from_bits_truncate(mask);
-            let table = &self.core.table;
-            let allowed = table.get(ino).and_then(|node| rustix::fs::access(table.proc_name(&node).path(), asked));
-            reply_empty(allowed, reply);
         });
     }
 

@@ -62,12 +62,6 @@ impl MountOptions {
         }
     }
 
-    /// Whether the kernel is to check permissions. In a mount that root alone may use there is nothing to check, and the kernel asks
-    /// for nothing to check it by.
-    pub fn checks_permissions(&self) -> bool {
-        self.allow_other || !is_root_of_the_machine()
-    }
-
     /// Adds a comma-separated list as given to `-o`; of options that contradict each other the last one holds, but
     /// `nosuid` and `nodev` hold wherever they stand: mount(8) writes those that it knows before all others.
     ///
@@ -103,12 +97,6 @@ impl MountOptions {
         }
         Ok(())
     }
-}
-
-/// Root, and not in a user namespace of an unprivileged user's.
-pub fn is_root_of_the_machine() -> bool {
-    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
-    rustix::process::geteuid().is_root() && map.split_whitespace().eq(["0", "0", "4294967295"])
 }
 
 /// What is always on, and what /etc/fstab says to mount(8), to systemd or to the boot scripts.

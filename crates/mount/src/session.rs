@@ -23,7 +23,7 @@ use crate::error::MountError;
 use crate::fs::PoolFs;
 use crate::log;
 use crate::mounts::{FS_TYPE, HeldDirectory, MountEntry, mount_around, mounted_at};
-use crate::options::{MountOptions, is_root_of_the_machine};
+use crate::options::MountOptions;
 use crate::unmount::detach_dead;
 
 /// How often a remount that is refused as busy is tried again.
@@ -166,6 +166,12 @@ fn begin(fs: &PoolFs, device: FuseDevice, options: SessionOptions) -> Result<Ses
     Ok(session)
 }
 
+/// Root, and not in a user namespace of an unprivileged user's.
+fn is_root_of_the_machine() -> bool {
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    rustix::process::geteuid().is_root() && map.split_whitespace().eq(["0", "0", "4294967295"])
+}
+
 /// Whether each read of a file on the file system of `place` moves its time of access.
 fn moves_access_times(place: impl AsFd) -> Result<bool, MountError> {
     let found = rustix::fs::fstatvfs(place).map_err(MountError::system("asking for the options of a file system"))?;
@@ -253,14 +259,11 @@ fn open_fuse() -> Result<FuseDevice, MountError> {
 
 fn mount_direct(device: &FuseDevice, dir: &Path, source: &OsStr, options: &MountOptions) -> Result<(), MountError> {
     let mut data = format!(
-        "fd={},rootmode=40000,user_id={},group_id={}",
+        "fd={},rootmode=40000,user_id={},group_id={},default_permissions",
         device.as_fd().as_raw_fd(),
         rustix::process::geteuid().as_raw(),
         rustix::process::getegid().as_raw()
     );
-    if options.checks_permissions() {
-        data.push_str(",default_permissions");
-    }
     if options.allow_other {
         data.push_str(",allow_other");
     }

@@ -114,16 +114,10 @@ fn requests(trace: &Path, server: &mut Command) -> Vec<Vec<&'static str>> {
 
 /// Requests for which a program waits, from the lookup of the name `mark-begin` to that of `mark-end` in this script of Python.
 fn asked_between_marks(pool: &TestPool, script: &str) -> Vec<(u32, String)> {
-    asked_with("allow_other", pool, script)
-}
-
-/// The same of a mount with these options.
-fn asked_with(options: &str, pool: &TestPool, script: &str) -> Vec<(u32, String)> {
     need("strace");
     let trace = pool.path("out/trace");
     let mut command = traced(&trace);
-    command.args([BIN, "--private", "-o", options]).arg(pool.file());
-    command.args(["--", "python3", "-c", script]).env("M", pool.mnt());
+    command.args([BIN, "--private"]).arg(pool.file()).args(["--", "python3", "-c", script]).env("M", pool.mnt());
     command.env("STRIPEWISE_FUSE_DEVICE", "1");
     succeeded("the script", &command.output().unwrap());
     let text = std::fs::read_to_string(&trace).unwrap();
@@ -187,33 +181,6 @@ fn a_mount_that_is_alone_is_not_asked_again_for_seconds() {
     let pool = TestPool::with("4KiB", &["s0"]);
     let asked = asked_between_marks(&pool, SCRIPT);
     assert!(asked.is_empty(), "{asked:?}");
-}
-
-/// Without checks of permissions the kernel needs no attributes of a directory whose names change.
-#[test]
-fn names_that_come_and_go_in_a_mount_for_root_alone_ask_for_no_attributes() {
-    const SCRIPT: &str = "import os\n\
-        def mark(name):\n\
-        \x20   try: os.stat(name)\n\
-        \x20   except FileNotFoundError: pass\n\
-        os.chdir(os.environ['M'])\n\
-        os.mkdir('d')\n\
-        open('d/first', 'wb').close()\n\
-        mark('mark-begin')\n\
-        for n in range(9): open(f'd/{n}', 'wb').close()\n\
-        for n in range(9): os.unlink(f'd/{n}')\n\
-        mark('mark-end')\n";
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("NOT RUN: only root's mounts are for root alone");
-        return;
-    }
-    let asks = |options: &str| {
-        let asked = asked_with(options, &TestPool::new(), SCRIPT);
-        assert_eq!(asked.iter().filter(|(kind, _)| matches!(kind, 10 | 35)).count(), 18, "{asked:?}");
-        asked.into_iter().filter(|(kind, _)| *kind == 3).count()
-    };
-    assert_eq!(asks("noallow_other"), 0);
-    assert!(asks("allow_other") >= 18);
 }
 
 /// The attributes of a small file are those of its inode, and final once it is closed: the kernel asks for them once, and not again
