@@ -128,7 +128,7 @@ def test_a_drain_that_is_interrupted_says_that_it_goes_on(pool):
         "import os, signal, sys; from stripewise import _native; from stripewise.cli import draining\n"
         "def at_once(*_): os.kill(os.getpid(), signal.SIGINT); return True\n"
         "with draining.moving('draining'):\n"
-        "    _native.pool_drain(sys.argv[1], 'hdd.1', to=None, onto=None, wait=False, dry_run=False,\n"
+        "    _native.pool_drain(sys.argv[1], 'hdd.1', to=None, wait=False, dry_run=False,\n"
         "                       progress=at_once)\n"
     )
     done = subprocess.run([sys.executable, "-c", code, pool.file], capture_output=True, text=True, timeout=PATIENCE_S)
@@ -140,6 +140,22 @@ def test_a_drain_that_is_interrupted_says_that_it_goes_on(pool):
     assert "moved 1 file from hdd.1" in pool.stripewise("pool", "drain", pool.file, "hdd.1").stdout
     plan = pool.stripewise("pool", "drain", pool.file, "hdd.1", "--dry-run").stdout
     assert plan.startswith("would move 0 files")
+
+
+def test_a_drain_is_taken_back_and_no_known_server_replaces_another(pool):
+    pool.python("import sys; open(f'{sys.argv[1]}/f', 'wb').write(bytes(range(256)) * 2000)")
+    refused = pool.stripewise("pool", "drain", pool.file, "hdd.1", "--cancel", check=False)
+    assert refused.returncode == 1 and "hdd.1 is not drained" in refused.stderr
+    pool.stripewise("pool", "drain", pool.file, "hdd.1")
+    mixed = pool.stripewise("pool", "drain", pool.file, "hdd.1", "--cancel", "--wait", check=False)
+    assert mixed.returncode == 1 and "--cancel moves nothing" in mixed.stderr
+    assert "hdd.1 takes files again" in pool.stripewise("pool", "drain", pool.file, "hdd.1", "--cancel").stdout
+    assert "draining" not in pool.stripewise("pool", "show", pool.file).stdout
+    for server, why in ((0, "is the directory of hdd.0 itself"), (2, "is hdd.2 of the pool already")):
+        disk = pool.servers()[server]
+        wrong = pool.stripewise("pool", "replace", pool.file, "hdd.0", disk, check=False)
+        assert wrong.returncode == 1 and why in wrong.stderr, wrong.stderr
+    pool.python("import sys; assert open(f'{sys.argv[1]}/f', 'rb').read() == bytes(range(256)) * 2000")
 
 
 def test_what_stays_is_named_and_the_exit_code_says_so(mounted):

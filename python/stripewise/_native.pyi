@@ -157,13 +157,20 @@ class DrainedByFile(Drained):
     """Files that had nothing to move: they are gone, others, or were changed since that was decided."""
 
 def pool_add(pool_file: str, asked: list[tuple[str, str]]) -> list[str]: ...
-def pool_check_replacement(pool_file: str, server: str, root: str) -> None: ...
+def pool_replace(
+    pool_file: str,
+    server: str,
+    root: str,
+    *,
+    wait: bool,
+    progress: Callable[[str, int, int], bool | Literal["rest"]],
+) -> tuple[str, Drained]: ...
+def pool_take_back(pool_file: str, server: str) -> None: ...
 def pool_drain(
     pool_file: str,
     server: str,
     *,
     to: str | None,
-    onto: str | None,
     wait: bool,
     dry_run: bool,
     progress: Callable[[str, int, int], bool | Literal["rest"]],

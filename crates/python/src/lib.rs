@@ -55,7 +55,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(latencies::pool_latencies, module)?)?;
     module.add_function(wrap_pyfunction!(meta_load::pool_meta_load, module)?)?;
     module.add_function(wrap_pyfunction!(pool_life::pool_add, module)?)?;
-    module.add_function(wrap_pyfunction!(pool_life::pool_check_replacement, module)?)?;
+    module.add_function(wrap_pyfunction!(pool_life::pool_replace, module)?)?;
+    module.add_function(wrap_pyfunction!(pool_life::pool_take_back, module)?)?;
     module.add_function(wrap_pyfunction!(pool_life::pool_drain, module)?)?;
     module.add_function(wrap_pyfunction!(pool_life::pool_remove, module)?)?;
     module.add_function(wrap_pyfunction!(pool_life::pool_rebalance, module)?)?;

@@ -22,29 +22,40 @@ pub(crate) fn pool_add(pool_file: PathBuf, asked: Vec<(String, PathBuf)>) -> PyR
     add_servers(&pool_file, &asked).map_err(raise)
 }
 
-/// Checks that a new server in the directory `root` can take what a server has.
+/// Puts a new server in the directory `root` in the place of another; its name, and what moved.
 #[pyfunction]
-pub(crate) fn pool_check_replacement(py: Python<'_>, pool_file: PathBuf, server: &str, root: PathBuf) -> PyResult<()> {
-    py.detach(|| drain::check_replacement(&pool_file, server, &root)).map_err(raise)
+#[pyo3(signature = (pool_file, server, root, *, wait, progress))]
+pub(crate) fn pool_replace<'py>(
+    py: Python<'py>,
+    pool_file: PathBuf,
+    server: &str,
+    root: PathBuf,
+    wait: bool,
+    progress: Py<PyAny>,
+) -> PyResult<(String, Bound<'py, PyAny>)> {
+    let (name, drained) = watched(py, progress, |watch| drain::replace(&pool_file, server, &root, wait, watch))?;
+    Ok((name, to_python(py, &described(&drained))?))
+}
+
+/// Takes the drain of a server back.
+#[pyfunction]
+pub(crate) fn pool_take_back(py: Python<'_>, pool_file: PathBuf, server: &str) -> PyResult<()> {
+    py.detach(|| drain::take_back(&pool_file, server)).map_err(raise)
 }
 
 /// Moves all files from a server. `progress(name, done, total)` stops it by returning `False`, and lets it rest by `"rest"`.
 #[pyfunction]
-#[pyo3(signature = (pool_file, server, *, to, onto, wait, dry_run, progress))]
-#[allow(clippy::too_many_arguments, reason = "the options of a command, by keyword")]
+#[pyo3(signature = (pool_file, server, *, to, wait, dry_run, progress))]
 pub(crate) fn pool_drain<'py>(
     py: Python<'py>,
     pool_file: PathBuf,
     server: &str,
     to: Option<String>,
-    onto: Option<&str>,
     wait: bool,
     dry_run: bool,
     progress: Py<PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let pool = Pool::load(&pool_file).map_err(raise)?;
-    let onto = onto.map(|name| pool.named(name).map(|server| server.id)).transpose().map_err(raise)?;
-    let options = DrainOptions { to, onto, wait, dry_run };
+    let options = DrainOptions { to, wait, dry_run };
     let drained = watched(py, progress, |watch| drain::drain(&pool_file, server, &options, watch))?;
     to_python(py, &described(&drained))
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use stripewise_layout::{FileLayout, Layout, Pattern, ServerId};
 use stripewise_store::adding::add_server;
 use stripewise_store::apply::ApplyWatch;
-use stripewise_store::drain::{DrainOptions, drain, remove};
+use stripewise_store::drain::{DrainOptions, Drained, drain, remove, replace};
 use stripewise_store::pool::ServerState;
 use stripewise_store::rebalance::{Filling, rebalance};
 use stripewise_store::small_files::{NewHead, move_small_files};
@@ -75,12 +75,13 @@ impl Work {
                 add_server(file, "disk", Path::new(word())).unwrap();
                 rebalance(file, &Filling::default(), &mut On).unwrap();
             }
-            "drain" => leave(file, word(), None),
+            "drain" => {
+                let (name, options) = (word(), DrainOptions { wait: true, ..DrainOptions::default() });
+                leave(file, name, || drain(file, name, &options, &mut On).unwrap());
+            }
             "replace" => {
-                let name = word();
-                let new = add_server(file, "disk", Path::new(word())).unwrap();
-                let id = Pool::load(file).unwrap().named(&new).unwrap().id;
-                leave(file, name, Some(id));
+                let (name, root) = (word(), word());
+                leave(file, name, || replace(file, name, Path::new(root), true, &mut On).unwrap().1);
             }
             "small" => {
                 let head_bytes = word().parse().unwrap();
@@ -113,13 +114,12 @@ impl Work {
 }
 
 /// All files leave a server, which is removed then.
-fn leave(file: &Path, name: &str, onto: Option<ServerId>) {
+fn leave(file: &Path, name: &str, moves: impl FnOnce() -> Drained) {
     let pool = Pool::load(file).unwrap();
     if pool.servers.iter().any(|server| server.name == name && server.state == ServerState::Removed) {
         return;
     }
-    let options = DrainOptions { onto, wait: true, ..DrainOptions::default() };
-    let drained = drain(file, name, &options, &mut On).unwrap();
+    let drained = moves();
     assert!(drained.is_done(), "{drained:?}");
     remove(file, name, false, &mut On).unwrap();
 }

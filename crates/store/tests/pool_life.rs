@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use stripewise_layout::{Layout, Pattern, ServerId};
 use stripewise_store::adding::{add_server, add_servers};
-use stripewise_store::drain::{DrainOptions, DrainWatch, Drained, check_replacement, drain, remove};
+use stripewise_store::drain::{DrainOptions, DrainWatch, Drained, drain, remove, replace, take_back};
 use stripewise_store::fsck::{CheckFinding, CheckOptions, CheckWatch, check};
 use stripewise_store::pool::{PoolSpec, ServerState, TierSpec};
 use stripewise_store::rebalance::{Filling, rebalance};
@@ -18,7 +18,7 @@ fn drained(pool: &TestPool, name: &str) -> Drained {
     drain(&pool.pool.file, name, &DrainOptions::default(), &mut On).unwrap()
 }
 
-fn refused(done: stripewise_store::Result<Drained>) -> String {
+fn refused<T: std::fmt::Debug>(done: Result<T, Error>) -> String {
     done.unwrap_err().to_string()
 }
 
@@ -80,9 +80,8 @@ fn a_drained_server_is_empty_and_can_be_removed() {
     assert!(drained(&pool, "disk.0").is_done());
     remove(&pool.pool.file, "disk.0", false, &mut On).unwrap();
     let root = pool.directory.path().join("new");
-    assert_eq!(add_server(&pool.pool.file, "disk", &root).unwrap(), "disk.4");
-    let options = DrainOptions { onto: Some(ServerId(4)), ..DrainOptions::default() };
-    assert!(drain(&pool.pool.file, "disk.2", &options, &mut On).unwrap().is_done());
+    let (name, done) = replace(&pool.pool.file, "disk.2", &root, false, &mut On).unwrap();
+    assert!(name == "disk.4" && done.is_done());
     assert!(datafiles(&root) > 0 && datafiles(pool.root(2)) == 0);
     assert!(last.set_rule(&Pattern::new("x").unwrap(), &shapes[1].1).unwrap_err().to_string().contains("was removed"));
 }
@@ -228,16 +227,99 @@ fn a_replacement_that_is_too_small_is_told_with_the_figure_and_not_added() {
     let limited = |capacity: &str| format!("{text}capacity = \"{capacity}\"\n");
     std::fs::write(&pool.pool.file, limited("150KB")).unwrap();
     let root = pool.directory.path().join("new");
-    let error = check_replacement(&pool.pool.file, "disk.0", &root).unwrap_err().to_string();
+    let replaced = || replace(&pool.pool.file, "disk.0", &root, false, &mut On);
+    let error = replaced().unwrap_err().to_string();
     assert!(error.contains("f2 does not fit") && error.contains("server disk.2, which has"), "{error}");
     assert!(!root.exists());
     assert_eq!(std::fs::read_to_string(&pool.pool.file).unwrap(), limited("150KB"));
     std::fs::write(&pool.pool.file, limited("1MB")).unwrap();
-    check_replacement(&pool.pool.file, "disk.0", &root).unwrap();
-    assert!(!root.exists(), "nothing is made by a check");
-    // One that was added before a kill is checked as it is.
-    assert_eq!(add_server(&pool.pool.file, "disk", &root).unwrap(), "disk.2");
-    check_replacement(&pool.pool.file, "disk.0", &root).unwrap();
+    let (name, done) = replaced().unwrap();
+    assert_eq!((&*name, done.moved_files, done.is_done()), ("disk.2", 2, true));
+}
+
+/// A directory that is a server already is the new one of a replacement that was begun, or none.
+#[test]
+fn a_server_is_replaced_by_no_server_that_has_its_own_part_of_the_files() {
+    let pool = TestPool::new(3);
+    let store = pool.open();
+    put(&store, "both", &layout(&[(0, &[(0, 4096), (1, 4096)])]), &pattern(100_000, 1));
+    put(&store, "one", &layout(&[(0, &[(0, 4096)])]), &pattern(100_000, 2));
+    let before = std::fs::read_to_string(&pool.pool.file).unwrap();
+    let file = &pool.pool.file;
+    let error = |name: &str, server: usize| {
+        let text = std::fs::read_to_string(file).unwrap();
+        let error = replace(file, name, pool.root(server), false, &mut On).unwrap_err().to_string();
+        assert_eq!(std::fs::read_to_string(file).unwrap(), text, "{error}");
+        error
+    };
+    assert!(error("disk.0", 0).contains("is the directory of disk.0 itself"));
+    assert!(error("disk.0", 1).contains("is disk.1 of the pool already: name a directory on a new disk"));
+    assert_eq!(std::fs::read_to_string(file).unwrap(), before);
+    // Also while it is drained, but where no file had a part on both.
+    let stopped = DrainOptions::default();
+    assert!(drain(file, "disk.0", &stopped, &mut StopsAt(1)).unwrap().stopped);
+    assert!(error("disk.0", 1).contains("both has another part"));
+    // One that was begun and stopped goes on.
+    let root = pool.directory.path().join("new");
+    let (name, done) = replace(file, "disk.0", &root, false, &mut StopsAt(1)).unwrap();
+    assert!(name == "disk.3" && done.stopped);
+    let (name, done) = replace(file, "disk.0", &root, false, &mut On).unwrap();
+    assert!(name == "disk.3" && done.is_done());
+    let after = now(&pool);
+    assert_eq!((servers_of(&after, "both"), servers_of(&after, "one")), (vec![1, 3], vec![3]));
+    assert!(bytes_of(&after, "both") == pattern(100_000, 1) && bytes_of(&after, "one") == pattern(100_000, 2));
+    remove(file, "disk.0", false, &mut On).unwrap();
+    assert_eq!(findings(&pool), []);
+}
+
+/// Stops at the call with that number.
+struct StopsAt(usize);
+
+impl DrainWatch for StopsAt {
+    fn progress(&mut self, _: &str, _: u64, _: u64) -> Then {
+        self.0 -= 1;
+        if self.0 == 0 { Then::Stop } else { Then::On }
+    }
+}
+
+#[test]
+fn a_drain_is_taken_back_and_the_server_takes_files_again() {
+    let pool = TestPool::new(3);
+    let store = pool.open();
+    put(&store, "f", &layout(&[(0, &[(0, 4096)])]), &pattern(100_000, 1));
+    assert!(refused(take_back(&pool.pool.file, "disk.0")).contains("disk.0 is not drained"));
+    assert!(drain(&pool.pool.file, "disk.0", &DrainOptions::default(), &mut StopsAt(1)).unwrap().stopped);
+    assert_eq!(now(&pool).default_layout().servers().len(), 2);
+    take_back(&pool.pool.file, "disk.0").unwrap();
+    let after = now(&pool);
+    assert_eq!((after.default_layout().servers().len(), servers_of(&after, "f")), (3, vec![0]));
+    assert!(bytes_of(&after, "f") == pattern(100_000, 1));
+    remove(&pool.pool.file, "disk.2", false, &mut On).unwrap();
+    assert!(refused(take_back(&pool.pool.file, "disk.2")).contains("disk.2 was removed"));
+}
+
+/// What is not there is given up, and no directory that has something in it.
+#[test]
+fn a_server_whose_directory_lacks_only_its_marker_is_not_given_up() {
+    let pool = TestPool::new(3);
+    put(&pool.open(), "f", &layout(&[(0, &[(1, 4096)])]), &pattern(100_000, 1));
+    let (file, marker) = (&pool.pool.file, pool.root(1).join(".stripewise"));
+    let lost = || remove(file, "disk.1", true, &mut On);
+    assert!(refused(lost()).contains("disk.1 is there"));
+    let kept = std::fs::read(&marker).unwrap();
+    for text in [None, Some("of nothing")] {
+        text.map_or_else(|| std::fs::remove_file(&marker), |text| std::fs::write(&marker, text)).unwrap();
+        let error = refused(lost());
+        assert!(error.contains("the directory of disk.1 has something in it") && error.contains("fsck"), "{error}");
+    }
+    std::fs::write(&marker, kept).unwrap();
+    assert!(bytes_of(&now(&pool), "f") == pattern(100_000, 1));
+    // As the mount point of a disk that is away.
+    let away = pool.root(1).with_extension("away");
+    std::fs::rename(pool.root(1), &away).unwrap();
+    std::fs::create_dir(pool.root(1)).unwrap();
+    let done = lost().unwrap();
+    assert_eq!((done.staying.len(), done.staying[0].bytes), (1, 100_000), "{done:?}");
 }
 
 #[test]
@@ -251,7 +333,7 @@ fn a_replacement_whose_disk_is_too_small_is_not_added() {
     mount_tmpfs(&disk, "size=128k");
     put(&pool.open(), "f", &layout(&[(0, &[(0, 4096)])]), &pattern(300_000, 1));
     let before = std::fs::read_to_string(&pool.pool.file).unwrap();
-    let error = check_replacement(&pool.pool.file, "disk.0", &disk.join(".test")).unwrap_err().to_string();
+    let error = replace(&pool.pool.file, "disk.0", &disk.join(".test"), false, &mut On).unwrap_err().to_string();
     assert!(error.contains("f does not fit") && error.contains("128.0 KiB"), "{error}");
     assert_eq!(std::fs::read_to_string(&pool.pool.file).unwrap(), before);
     assert!(std::fs::read_dir(&disk).unwrap().next().is_none());

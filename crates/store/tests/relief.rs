@@ -13,8 +13,10 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use stripewise_layout::{Pattern, Region, ServerId};
 use stripewise_optimisation::OptimisationSetting;
-use stripewise_store::drain::{DrainOptions, drain};
+use stripewise_store::adding::add_server;
+use stripewise_store::drain::{DrainOptions, drain, replace};
 use stripewise_store::handle::{ATTRIBUTE, Optimisations};
+use stripewise_store::rebalance::{Filling, rebalance};
 use stripewise_store::relief::{Begun, Leaving, TierPart, relieve};
 use stripewise_store::{Error, Files, Pool, Store};
 
@@ -315,6 +317,30 @@ fn a_tier_that_cannot_take_files_is_left_out() {
     assert_eq!(made("again"), [2]);
     rustix::mount::unmount(&fast, rustix::mount::UnmountFlags::DETACH).unwrap();
     assert_eq!(made("away"), [0, 1]);
+}
+
+/// Whether a file landed is told by its never having moved: so no other move takes it, or it goes to its place.
+#[test]
+fn files_that_landed_still_go_to_their_place_when_servers_come_and_go() {
+    let pool = landed();
+    let file = &pool.pool.file;
+    let landed_on = |name: &str| now(&pool).status(Path::new(name)).unwrap().placed.unwrap().landed_on;
+    for (name, seed) in [("one", 1), ("two", 2), ("three", 3)] {
+        write(&create(&now(&pool), name).1, &pattern(60_000, seed), 0);
+    }
+    assert_eq!(add_server(file, "fast", &pool.directory.path().join("fast.1")).unwrap(), "fast.1");
+    rebalance(file, &Filling::default(), &mut On).unwrap();
+    for name in ["one", "two", "three"] {
+        assert_eq!((servers(&now(&pool), name), landed_on(name).as_deref()), (vec![2], Some("fast")), "{name}");
+    }
+    let root = pool.directory.path().join("fast.2");
+    let (_, done) = replace(file, "fast.0", &root, false, &mut On).unwrap();
+    assert_eq!((done.moved_files, done.is_done()), (3, true));
+    for (name, seed) in [("one", 1), ("two", 2), ("three", 3)] {
+        assert_eq!(servers(&now(&pool), name), [0, 1, 3, 4], "{name} is where files are made that do not land");
+        assert!(bytes_of(&now(&pool), name) == pattern(60_000, seed), "{name}");
+    }
+    assert_eq!(findings(&pool), []);
 }
 
 #[test]

@@ -31,6 +31,7 @@ __all__ = [
     "rebalance",
     "remove",
     "replace",
+    "take_back",
     "tier_for",
 ]
 
@@ -121,7 +122,15 @@ def drain(
     with it. Raises `StripewiseError` where not all fit; then nothing was changed.
     """
     paced = Pacer.of(pool, pace, progress)
-    return _native.pool_drain(str(pool.file), server, to=to, onto=None, wait=wait, dry_run=dry_run, progress=paced)
+    return _native.pool_drain(str(pool.file), server, to=to, wait=wait, dry_run=dry_run, progress=paced)
+
+
+def take_back(pool: Pool, server: str) -> None:
+    """Takes a drain back: the server gets new files again, and what has moved stays where it is.
+
+    Raises `StripewiseError` where it is not drained.
+    """
+    _native.pool_take_back(str(pool.file), server)
 
 
 def remove(
@@ -146,7 +155,8 @@ def replace(
     """Puts a new server on `disk` in the place of another one: adds it, moves all files there and removes the old one.
 
     The new server's name, and what was done: the old one stays where files stay on it. The same call goes on with it.
-    Raises `StripewiseError` where not all that can move fits; then nothing was changed.
+    Raises `StripewiseError` where not all that can move fits, or `disk` is a server that has its own part of the
+    files; then nothing was changed.
     """
     tier = next((tier.name for tier in pool.tiers if server in [of.name for of in tier.servers]), None)
     if tier is None:
@@ -154,9 +164,7 @@ def replace(
         raise StripewiseError(f"{server} is none of the pool's servers; name one of {names}")
     paced = Pacer.of(pool, pace, progress)
     root = str(directory_on(pool, disk))
-    _native.pool_check_replacement(str(pool.file), server, root)
-    [new] = _native.pool_add(str(pool.file), [(tier, root)])
-    done = _native.pool_drain(str(pool.file), server, to=None, onto=new, wait=wait, dry_run=False, progress=paced)
+    new, done = _native.pool_replace(str(pool.file), server, root, wait=wait, progress=paced)
     if not done["staying"]:
         _native.pool_remove(str(pool.file), server, False, paced)
     return new, done

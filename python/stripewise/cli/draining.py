@@ -36,8 +36,8 @@ def pace(rate: str | None, urgent: bool) -> Pace:
 
 
 @contextmanager
-def moving(what: str) -> Iterator[Progress]:
-    """A progress bar with rate and time left; Ctrl-C says that the same command goes on."""
+def moving(what: str, besides: str = "") -> Iterator[Progress]:
+    """A progress bar with rate and time left; Ctrl-C says that the same command goes on, and what holds `besides`."""
     try:
         with console.steps() as begin:
             advance = begin(what, True)
@@ -48,7 +48,9 @@ def moving(what: str) -> Iterator[Progress]:
 
             yield update
     except KeyboardInterrupt:
-        console.say("stopped; files that were moved have moved, the others are as they were: the same command goes on")
+        console.say(
+            f"stopped; files that were moved have moved, the others are as they were: the same command goes on{besides}"
+        )
         raise
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stripewise import StripewiseError
 from stripewise.api import pool_life
 from stripewise.api.pools import Pool
 from stripewise.cli import console, draining
@@ -28,6 +29,9 @@ def pool_drain(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what would be moved, and whether it fits.")
     ] = False,
+    cancel: Annotated[
+        bool, typer.Option("--cancel", help="Take a drain back: the server gets new files again, what has moved stays.")
+    ] = False,
     rate: draining.Rate = None,
     urgent: draining.Urgent = False,
     everything: draining.Everything = False,
@@ -40,17 +44,30 @@ def pool_drain(
     moved as `apply` does it. Files that programs keep in their place, or open for writing just then, stay and are
     named; the same command moves them later. A file that cannot be read, or that no other server takes, stays too, and
     is named with its ranges of bytes: the others move. While the servers are busy for programs it takes a tenth of the
-    time. Stopped or killed, it goes on when it is called again.
+    time. Stopped or killed, it goes on when it is called again; until then new files leave the server out, unless
+    --cancel takes the drain back. A file that landed goes to its place. Each file is copied whole: one that was being
+    copied when the command was stopped is copied anew.
 
     \b
     Examples:
       stripewise pool drain p/pool.toml hdd.1 --dry-run
       stripewise pool drain p/pool.toml hdd.1
+      stripewise pool drain p/pool.toml hdd.1 --cancel
 
     \b
     Exit codes: 0 nothing is left on it, 1 files stay, or would, or refused.
     """
     pool = Pool.load(pool_file)
+    if cancel:
+        if to is not None or wait or dry_run or rate is not None or urgent:
+            raise StripewiseError("--cancel moves nothing: leave out the options that say how files move")
+        pool_life.take_back(pool, server)
+        if as_json:
+            console.document({"server": server, "state": "used"})
+        else:
+            console.result(f"{server} takes files again; what has moved from it stays where it is")
+            console.hint(f"`stripewise pool rebalance {pool_file}` fills the servers of each tier alike")
+        return
     if dry_run:
         planned = pool_life.drain(pool, server, to=to, dry_run=True)
         if as_json:
@@ -60,7 +77,8 @@ def pool_drain(
         if planned["staying"]:
             raise SystemExit(console.EXIT_FAILED)
         return
-    with draining.moving(f"draining {server}") as progress:
+    besides = f"; until then new files leave {server} out, unless the command with --cancel takes the drain back"
+    with draining.moving(f"draining {server}", besides) as progress:
         done = pool_life.drain(pool, server, to=to, wait=wait, pace=draining.pace(rate, urgent), progress=progress)
     if as_json:
         console.document(done)

@@ -391,6 +391,11 @@ impl HeatTable {
     pub(crate) fn halve_if_due(&self) {
         let (next, now) = (self.header[NEXT_HALVING].load(Ordering::Acquire), now_s());
         let period_s = self.header[PERIOD].load(Ordering::Relaxed).max(1);
+        // A clock that was ahead, or a period that was longer, puts off no halving for longer than a period.
+        let latest = now + period_s;
+        if next > latest {
+            let _ = self.header[NEXT_HALVING].compare_exchange(next, latest, Ordering::AcqRel, Ordering::Relaxed);
+        }
         if now < next {
             return;
         }
@@ -544,6 +549,19 @@ mod tests {
         assert_eq!(two.parts(), expected);
         drop((one, two));
         assert_eq!(open(directory.path()).parts(), expected);
+    }
+
+    #[test]
+    fn a_clock_that_was_ahead_and_a_period_that_gets_shorter_put_off_no_halving() {
+        let directory = tempfile::tempdir().unwrap();
+        let table = open(directory.path());
+        let next = || table.header[NEXT_HALVING].load(Ordering::Relaxed);
+        table.header[NEXT_HALVING].store(now_s() + 315_360_000, Ordering::Relaxed);
+        table.halve_if_due();
+        assert!(next() <= now_s() + CONFIG.period_s, "{}", next());
+        let shorter = HeatConfig { period_s: 10, ..CONFIG };
+        HeatTable::open(directory.path(), UUID_TEXT, shorter).unwrap().halve_if_due();
+        assert!(next() <= now_s() + 10, "{}", next());
     }
 
     #[test]

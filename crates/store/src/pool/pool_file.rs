@@ -848,8 +848,13 @@ impl Pool {
         })
     }
 
-    /// Adds servers, by the name of their tier, directory and id, to the pool file `path`, all at once; everything else stays.
-    pub(crate) fn write_new_servers(path: &Path, new: &[(String, PathBuf, ServerId)]) -> Result<()> {
+    /// Adds servers, by the name of their tier, directory and id, to the pool file `path`, all at once; the server `in_place_of` which one
+    /// comes, by its tier and number there, is drained from then on. Everything else stays.
+    pub(crate) fn write_new_servers(
+        path: &Path,
+        new: &[(String, PathBuf, ServerId)],
+        in_place_of: Option<(&str, u16)>,
+    ) -> Result<()> {
         edit(path, |document| {
             for (tier, root, id) in new {
                 let root = root.to_str().ok_or_else(|| format!("{} is not UTF-8 text", root.display()))?;
@@ -857,6 +862,9 @@ impl Pool {
                 entry.insert("path", root.into());
                 entry.insert("id", i64::from(id.0).into());
                 servers_of(document, tier)?.push(entry);
+            }
+            if let Some((tier, place)) = in_place_of {
+                server_entry(document, tier, place)?.insert("state", "draining".into());
             }
             Ok(())
         })

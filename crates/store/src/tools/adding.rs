@@ -31,27 +31,7 @@ pub fn add_servers(file: &Path, asked: &[(String, PathBuf)]) -> Result<Vec<Strin
     let store = Store::of_file(file)?;
     let _alone = store.begin_apply()?;
     let planned = NewServers::of(&store, asked)?;
-    let mut made = Vec::new();
-    for server in &planned.new {
-        let was_there = backend::site(server).marker().is_ok();
-        if !was_there {
-            made.push(server);
-        }
-        make(&store, server).inspect_err(|_| unmake(&made))?;
-    }
-    if !planned.new.is_empty() {
-        let entry = |server: &Server| (planned.pool.tiers[server.tier].name.clone(), server.root.clone(), server.id);
-        let entries: Vec<_> = planned.new.iter().map(entry).collect();
-        Pool::write_new_servers(file, &entries).inspect_err(|_| {
-            // A pool file that could not be synced may be in use all the same: mounts put files on its new servers then.
-            let is_new = |server: &Server| planned.new.iter().any(|new| new.root == server.root);
-            if Pool::load(file).is_ok_and(|pool| !pool.there().any(is_new)) {
-                unmake(&made);
-            }
-        })?;
-        let pool = Pool::load(file)?;
-        Layouts::open(&pool, store.plane().is_shared())?.keep_of(&pool)?;
-    }
+    planned.make(file, &store, None)?;
     Ok(planned.names)
 }
 
@@ -91,6 +71,36 @@ impl NewServers {
             planned.add(store, tier, root)?;
         }
         Ok(planned)
+    }
+
+    /// Makes the directories and writes the servers into the pool file, which with the same write says that the server in whose place one
+    /// comes, by tier and number, is drained.
+    ///
+    /// # Errors
+    /// A directory cannot be made, or the pool file not be written. What was made is cleared away.
+    pub(crate) fn make(&self, file: &Path, store: &Store, in_place_of: Option<(&str, u16)>) -> Result<()> {
+        let mut made = Vec::new();
+        for server in &self.new {
+            let was_there = backend::site(server).marker().is_ok();
+            if !was_there {
+                made.push(server);
+            }
+            make(store, server).inspect_err(|_| unmake(&made))?;
+        }
+        if self.new.is_empty() {
+            return Ok(());
+        }
+        let entry = |server: &Server| (self.pool.tiers[server.tier].name.clone(), server.root.clone(), server.id);
+        let entries: Vec<_> = self.new.iter().map(entry).collect();
+        Pool::write_new_servers(file, &entries, in_place_of).inspect_err(|_| {
+            // A pool file that could not be synced may be in use all the same: mounts put files on its new servers then.
+            let is_new = |server: &Server| self.new.iter().any(|new| new.root == server.root);
+            if Pool::load(file).is_ok_and(|pool| !pool.there().any(is_new)) {
+                unmake(&made);
+            }
+        })?;
+        let pool = Pool::load(file)?;
+        Layouts::open(&pool, store.plane().is_shared())?.keep_of(&pool)
     }
 
     fn add(&mut self, store: &Store, tier: &str, root: &Path) -> Result<()> {

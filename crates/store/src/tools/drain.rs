@@ -9,7 +9,7 @@
 //! Each file is moved as by `apply`: killed at any time it is whole, in its old layout or the new one. The mark stays, so
 //! that the same command goes on with it. A file that cannot move stays and is listed; it keeps no other file from moving.
 
-use crate::backend::{ServerState, Setting};
+use crate::backend::{Server, ServerState, Setting};
 use crate::file::inode::Inode;
 use crate::file::moving::Moved;
 use crate::file::room_ahead::RoomAhead;
@@ -36,8 +36,6 @@ const TRY_AGAIN: Duration = Duration::from_millis(200);
 pub struct DrainOptions {
     /// The tier that takes the bytes; the server's own if left out.
     pub to: Option<String>,
-    /// The one server that takes them, for a server in the place of another.
-    pub onto: Option<ServerId>,
     /// Go on until no file is open for writing any more.
     pub wait: bool,
     /// Only check whether it can be done.
@@ -110,19 +108,15 @@ pub fn drain(file: &Path, name: &str, options: &DrainOptions, watch: &mut dyn Dr
     let store = Store::of_file(file)?;
     let _alone = store.begin_apply()?;
     let leaving = store.pool().named(name)?.clone();
-    let targets = match options.onto {
-        Some(id) => vec![used(&store, id)?],
-        None => targets(&store, leaving.id, options.to.as_deref())?,
-    };
+    let targets = targets(&store, leaving.id, options.to.as_deref())?;
     let mut drain = Drain::new(store.clone(), leaving.id, targets, options.wait);
     let planned = drain.check()?;
     if options.dry_run {
         return Ok(planned);
     }
-    let tier = &store.pool().tiers[leaving.tier];
-    let place = tier.servers.iter().position(|id| *id == leaving.id).unwrap_or(0) as u16;
     if leaving.state == ServerState::Used {
-        Pool::write_state(file, &tier.name, place, ServerState::Draining)?;
+        let (tier, place) = entry_of(store.pool(), &leaving);
+        Pool::write_state(file, tier, place, ServerState::Draining)?;
     }
     // As the pool is from now on.
     drain.store = Store::of_file(file)?;
@@ -130,36 +124,95 @@ pub fn drain(file: &Path, name: &str, options: &DrainOptions, watch: &mut dyn Dr
     drain.run(watch)
 }
 
-/// Checks that a new server in the directory `root` can take what the server `name` of its tier has. Nothing is changed.
+/// Takes a drain back: the server gets new files again, and what has moved stays where it is.
 ///
 /// # Errors
-/// Too little room; `root` cannot be a server of the pool; another process changes layouts of the pool.
-pub fn check_replacement(file: &Path, name: &str, root: &Path) -> Result<()> {
+/// The server is not drained; another process changes layouts of the pool.
+pub fn take_back(file: &Path, name: &str) -> Result<()> {
+    let store = Store::of_file(file)?;
+    let _alone = store.begin_apply()?;
+    let server = store.pool().named(name)?;
+    if server.state != ServerState::Draining {
+        return Err(Error::Invalid(format!("{name} is not drained: it takes files as before")));
+    }
+    let (tier, place) = entry_of(store.pool(), server);
+    Pool::write_state(file, tier, place, ServerState::Used)
+}
+
+/// Puts a new server in the directory `root` in the place of the server `name`: the pool gets it as new files begin to leave out the
+/// old one, and then all files move there; the new server's name. With the same directory it goes on with what was stopped or killed.
+///
+/// # Errors
+/// It cannot be done, and nothing was changed: too little room, `root` cannot be a server of the pool, or is one that has a part in the
+/// files already; another process changes layouts of the pool.
+pub fn replace(
+    file: &Path,
+    name: &str,
+    root: &Path,
+    waits: bool,
+    watch: &mut dyn DrainWatch,
+) -> Result<(String, Drained)> {
     let store = Store::of_file(file)?;
     let _alone = store.begin_apply()?;
     let leaving = store.pool().named(name)?.clone();
     let tier = store.pool().tiers[leaving.tier].name.clone();
     let planned = NewServers::of(&store, &[(tier, root.to_owned())])?;
-    let Some(new) = planned.new.first().map(|server| server.id) else {
-        let known = planned.names.first().map(|name| planned.pool.named(name)).transpose()?;
-        let targets = known.map(|server| server.id).into_iter().collect();
-        return Drain::new(store.clone(), leaving.id, targets, false).check().map(drop);
+    let new_name = planned.names.concat();
+    let (new, copied_bytes) = match planned.new.first().map(|server| server.id) {
+        Some(new) => {
+            let above = root.ancestors().find(|above| above.is_dir()).unwrap_or(root);
+            let room = Room::at(above).map_err(|error| {
+                let errno = error.raw_os_error().map_or(rustix::io::Errno::IO, rustix::io::Errno::from_raw_os_error);
+                Error::io("ask for the free space of", above)(errno)
+            })?;
+            let mut drain = Drain::new(Store::open(planned.pool.clone())?, leaving.id, vec![new], waits);
+            drain.coming = Some((new, room));
+            let copied_bytes = drain.check()?.copied_bytes;
+            planned.make(file, &store, Some(entry_of(store.pool(), &leaving)))?;
+            (new, copied_bytes)
+        }
+        None => {
+            let new = store.pool().named(&new_name)?.id;
+            check_begun(&store, &leaving, new, root)?;
+            (new, Drain::new(store.clone(), leaving.id, vec![new], waits).check()?.copied_bytes)
+        }
     };
-    let above = root.ancestors().find(|above| above.is_dir()).unwrap_or(root);
-    let room = Room::at(above).map_err(|error| {
-        let errno = error.raw_os_error().map_or(rustix::io::Errno::IO, rustix::io::Errno::from_raw_os_error);
-        Error::io("ask for the free space of", above)(errno)
-    })?;
-    let mut drain = Drain::new(Store::open(planned.pool)?, leaving.id, vec![new], false);
-    drain.coming = Some((new, room));
-    drain.check().map(drop)
+    let mut drain = Drain::new(Store::of_file(file)?, leaving.id, vec![new], waits);
+    drain.total_bytes = copied_bytes * 2;
+    Ok((new_name, drain.run(watch)?))
 }
 
-/// A server that can take files.
-fn used(store: &Store, id: ServerId) -> Result<ServerId> {
-    let found = store.pool().server(id).filter(|server| server.is_used());
-    let refused = || Error::Invalid(format!("{} is not in use: it takes no files", store.pool().server_name(id)));
-    found.map(|server| server.id).ok_or_else(refused)
+/// Refuses a server that the pool has already, where it is not the one that an earlier [`replace`] has added: then the old one is drained,
+/// and no file has a part on both.
+fn check_begun(store: &Arc<Store>, leaving: &Server, new: ServerId, root: &Path) -> Result<()> {
+    let (root, name) = (root.display(), &leaving.name);
+    if new == leaving.id {
+        return Err(Error::Invalid(format!("{root} is the directory of {name} itself: name one on the new disk")));
+    }
+    let known = store.pool().server_name(new);
+    let refused = |what: &str| {
+        Err(Error::Invalid(format!(
+            "{root} is {known} of the pool already{what}: name a directory on a new disk, or have the other servers take what {name} \
+             has with `stripewise pool drain`; nothing was changed"
+        )))
+    };
+    if leaving.state != ServerState::Draining {
+        return refused("");
+    }
+    for path in store.files_naming(leaving.id)?.paths {
+        let layout = store.existing(&path).ok().flatten().and_then(|inode| inode.layout().ok());
+        if layout.is_some_and(|layout| names(&layout, new)) {
+            return refused(&format!(", where {} has another part", path.display()));
+        }
+    }
+    Ok(())
+}
+
+/// Where a server stands in the pool file: its tier, and its number there.
+fn entry_of<'a>(pool: &'a Pool, server: &Server) -> (&'a str, u16) {
+    let tier = &pool.tiers[server.tier];
+    let place = tier.servers.iter().position(|id| *id == server.id).unwrap_or(0);
+    (&tier.name, place as u16)
 }
 
 /// A drain under way.
@@ -261,7 +314,7 @@ impl Drain {
     /// Bytes that a file's move would copy.
     fn check_file(&self, inode: &Inode, name: &str, ahead: &mut RoomAhead<'_>) -> Result<u64> {
         let targets = self.by_room(|id| ahead.free_bytes(id));
-        let other = self.store.layout_without(&*inode.layout()?, self.leaving, &targets)?;
+        let other = self.layout_after(inode, name, &targets)?;
         let mut change = inode.change_of_space(&other)?;
         if let Some(error) = change.unreadable.take() {
             return Err(error);
@@ -323,11 +376,11 @@ impl Drain {
             Ok(None) => return Ok(Outcome::Nothing),
             Err(error) => return Ok(Outcome::Stays(self.unread(path, error.to_string()))),
         };
-        let layout = match inode.layout() {
-            Ok(layout) if names(&layout, self.leaving) => layout,
+        match inode.layout() {
+            Ok(layout) if names(&layout, self.leaving) => {}
             Ok(_) => return Ok(Outcome::Nothing),
             Err(error) => return Ok(Outcome::Stays(self.unread(path, error.to_string()))),
-        };
+        }
         let (before, total) = (self.done_bytes, self.total_bytes);
         let (mut stopped, mut done_here) = (false, 0);
         let mut progress = |done, _total| {
@@ -336,7 +389,7 @@ impl Drain {
             stopped = then == Then::Stop;
             then
         };
-        let moved = self.move_file(&inode, &layout, &name, &mut progress);
+        let moved = self.move_file(&inode, &name, &mut progress);
         match moved {
             Ok(moved) => {
                 self.done_bytes += done_here;
@@ -347,16 +400,21 @@ impl Drain {
         }
     }
 
-    fn move_file(
-        &self,
-        inode: &Arc<Inode>,
-        layout: &Layout,
-        name: &str,
-        progress: &mut dyn FnMut(u64, u64) -> Then,
-    ) -> Result<Moved> {
+    /// The layout of a file when it has left the server. One that landed goes to its place at once: afterwards it would not be told from
+    /// one that has it.
+    fn layout_after(&self, inode: &Inode, name: &str, targets: &[ServerId]) -> Result<Layout> {
+        let (store, placement) = (&self.store, inode.placement()?);
+        let own = match store.landed_on(&placement, Path::new(name))? {
+            Some(_) => &store.its_place(&placement.layout)?,
+            None => &*placement.layout,
+        };
+        store.layout_without(own, self.leaving, targets)
+    }
+
+    fn move_file(&self, inode: &Arc<Inode>, name: &str, progress: &mut dyn FnMut(u64, u64) -> Then) -> Result<Moved> {
         let free_bytes =
             |id| self.store.room(id).ok().filter(|room| !room.is_read_only).map(|room| room.available_bytes);
-        let other = self.store.layout_without(layout, self.leaving, &self.by_room(free_bytes))?;
+        let other = self.layout_after(inode, name, &self.by_room(free_bytes))?;
         inode.move_watched(&other, name, true, progress)
     }
 
@@ -381,9 +439,9 @@ pub fn remove(file: &Path, name: &str, lost: bool, watch: &mut dyn DrainWatch) -
     let _alone = store.begin_apply()?;
     let pool = store.pool();
     let leaving = pool.named(name)?.clone();
-    let tier = &pool.tiers[leaving.tier];
-    let place = tier.servers.iter().position(|id| *id == leaving.id).unwrap_or(0) as u16;
-    let others: Vec<ServerId> = pool.used(tier).map(|server| server.id).filter(|id| *id != leaving.id).collect();
+    let (tier, place) = entry_of(pool, &leaving);
+    let of_tier = pool.used(&pool.tiers[leaving.tier]);
+    let others: Vec<ServerId> = of_tier.map(|server| server.id).filter(|id| *id != leaving.id).collect();
     let all =
         || pool.servers.iter().filter(|server| server.is_used() && server.id != leaving.id).map(|server| server.id);
     let targets = if others.is_empty() { all().collect() } else { others };
@@ -391,32 +449,50 @@ pub fn remove(file: &Path, name: &str, lost: bool, watch: &mut dyn DrainWatch) -
         return Err(Error::Invalid(format!("{name} is the last server in use: a pool needs one")));
     }
     if lost {
-        if store.room(leaving.id).is_ok() {
-            return Err(Error::Invalid(format!(
-                "{name} is there ({}): `stripewise pool drain` saves what can be read. If its disk is broken, unmount it, and \
-                 try again",
-                leaving.root.display()
-            )));
-        }
-        Pool::write_state(file, &tier.name, place, ServerState::Removed)?;
+        check_lost(&store, &leaving)?;
+        Pool::write_state(file, tier, place, ServerState::Removed)?;
         return Drain::new(Store::of_file(file)?, leaving.id, targets, false).run(watch);
     }
     check_empty(&store, &leaving)?;
     if leaving.state == ServerState::Used {
-        Pool::write_state(file, &tier.name, place, ServerState::Draining)?;
+        Pool::write_state(file, tier, place, ServerState::Draining)?;
         let drained = Drain::new(Store::of_file(file)?, leaving.id, targets, false).run(watch)?;
         if !drained.is_done() {
             return Ok(drained);
         }
         check_empty(&store, &leaving)?;
     }
-    Pool::write_state(file, &tier.name, place, ServerState::Removed)?;
+    Pool::write_state(file, tier, place, ServerState::Removed)?;
     crate::backend::site(&leaving).unmake().map_err(Error::io("remove", &leaving.root))?;
     Ok(Drained::default())
 }
 
+/// Refuses to give up a server whose directory is there with anything in it: also one that only lacks its marker has its datafiles still.
+/// A directory that is gone, is empty as a mount point is without its disk, or cannot be read as of a broken disk, is lost.
+fn check_lost(store: &Store, server: &Server) -> Result<()> {
+    let (name, root) = (&server.name, server.root.display());
+    let entry = match std::fs::read_dir(&server.root) {
+        Ok(mut entries) => entries.next(),
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            let what = "it cannot be looked at whether it is there: run this as its owner, or as root";
+            return Err(Error::Invalid(format!("{name} ({root}): permission denied, and {what}")));
+        }
+        Err(_) => None,
+    };
+    match (entry, store.room(server.id)) {
+        (None | Some(Err(_)), _) => Ok(()),
+        (Some(Ok(_)), Ok(_)) => Err(Error::Invalid(format!(
+            "{name} is there ({root}): `stripewise pool drain` saves what can be read. If its disk is broken, unmount it, and try again"
+        ))),
+        (Some(Ok(_)), Err(error)) => Err(Error::Invalid(format!(
+            "the directory of {name} has something in it ({root}), and only cannot be used: {error}. `stripewise fsck` mends its marker. \
+             If its disk is broken, unmount it; if this is another directory, move it away; then try again"
+        ))),
+    }
+}
+
 /// Refuses a server that has bytes, or that a layout names.
-fn check_empty(store: &Arc<Store>, server: &crate::backend::Server) -> Result<()> {
+fn check_empty(store: &Arc<Store>, server: &Server) -> Result<()> {
     let refused =
         |what: String| Err(Error::Invalid(format!("{} cannot be removed: {what}; nothing was changed", server.name)));
     let found = store.files_naming(server.id)?;
@@ -435,7 +511,7 @@ fn check_empty(store: &Arc<Store>, server: &crate::backend::Server) -> Result<()
             return refused(format!("the rule for {pattern} names it: run `stripewise pool drain` first"));
         }
     }
-    let backend = crate::backend::of(&crate::backend::Server { emulate: None, ..server.clone() }, &Setting::default());
+    let backend = crate::backend::of(&Server { emulate: None, ..server.clone() }, &Setting::default());
     if backend.connect().is_err() {
         return Ok(());
     }

@@ -162,9 +162,15 @@ fn plan(
             continue;
         }
         let Ok(Some(inode)) = store.existing(&path) else { continue };
-        let (Ok(before), Ok(attributes)) = (inode.layout(), inode.attributes()) else { continue };
+        let (Ok(placement), Ok(attributes)) = (inode.placement(), inode.attributes()) else { continue };
+        // It goes to its place, and is told from files that have it by never having moved.
+        if store.landed_on(&placement, &path)?.is_some() {
+            continue;
+        }
         let kept = tiers.clone();
-        let Some(layout) = other_layout(store, &before, (attributes.size_bytes, &bytes), tiers) else { continue };
+        let Some(layout) = other_layout(store, &placement.layout, (attributes.size_bytes, &bytes), tiers) else {
+            continue;
+        };
         let name = path.to_string_lossy().into_owned();
         let change = inode.change_of_space(&layout).and_then(|mut change| {
             change.unreadable.take().map_or(Ok(()), Err)?;

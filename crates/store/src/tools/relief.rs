@@ -215,6 +215,18 @@ impl Store {
         Ok(regions.collect())
     }
 
+    /// Where a file that landed has its place: where files are made that do not land. What is in its inode stays there.
+    ///
+    /// # Errors
+    /// No layout has so many bytes in the inode.
+    pub(crate) fn its_place(&self, layout: &Layout) -> Result<Layout> {
+        let default = self.with_room(self.default_now());
+        match layout.head_in_inode_bytes() {
+            0 => Ok(Layout::clone(&default)),
+            bytes => default.with_head_in_inode(bytes).map_err(|error| Error::Invalid(error.to_string())),
+        }
+    }
+
     /// The layout of a file of `size_bytes` when `leaving` has left the tier; `None` where it is another file, or was changed since that
     /// was decided, or where nothing of it is there any more.
     ///
@@ -231,7 +243,6 @@ impl Store {
         if (placement.handle, placement.version) != (leaving.handle, leaving.version) {
             return Ok(None);
         }
-        let default = self.with_room(self.default_now());
         let invalid = |error: LayoutError| Error::Invalid(error.to_string());
         let others = if leaving.to_its_place {
             let path = Path::new(&leaving.path);
@@ -240,13 +251,9 @@ impl Store {
             {
                 return Ok(None);
             }
-            let head_bytes = before.head_in_inode_bytes();
-            if head_bytes > 0 {
-                default.with_head_in_inode(head_bytes).map_err(invalid)?
-            } else {
-                Layout::clone(&default)
-            }
+            self.its_place(before)?
         } else {
+            let default = self.with_room(self.default_now());
             let is_on = |stripe: &Stripe| tier.servers.contains(&stripe.server);
             let others: Vec<Stripe> =
                 default.regions()[0].stripes().iter().filter(|stripe| !is_on(stripe)).copied().collect();
