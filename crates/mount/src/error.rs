@@ -128,6 +128,18 @@ pub enum MountError {
         /// What the kernel said.
         source: std::io::Error,
     },
+    /// A remount changes what the kernel does, and not who may use the mount.
+    #[error(
+        "the mount on {dir} has the option {}allow_other, and a remount cannot change who may use it: unmount it, and mount it with the \
+         other one",
+        if *is_for_others { "" } else { "no" }
+    )]
+    RemountUsers {
+        /// The mount point.
+        dir: PathBuf,
+        /// Users other than its own may use it.
+        is_for_others: bool,
+    },
     /// The kernel cannot be given what programs write to keep.
     #[error("mount option `writeback_cache`: {reason}")]
     WritebackCache {

@@ -28,6 +28,8 @@ pub struct MountEntry {
     pub source: OsString,
     /// User and group whose mount it is, as FUSE lists them.
     pub owner: Option<(u32, u32)>,
+    /// Other users may use it (`allow_other`).
+    pub is_for_others: bool,
 }
 
 impl MountEntry {
@@ -143,7 +145,8 @@ fn parse(line: &[u8]) -> Option<MountEntry> {
     let options = text(fields.next().unwrap_or_default());
     let number = |name: &str| options.split(',').find_map(|option| option.strip_prefix(name)?.parse().ok());
     let owner = number("user_id=").zip(number("group_id="));
-    Some(MountEntry { id, device, mount_point, fs_type, source, owner })
+    let is_for_others = options.split(',').any(|option| option == "allow_other");
+    Some(MountEntry { id, device, mount_point, fs_type, source, owner, is_for_others })
 }
 
 /// Spaces, tabs, newlines and backslashes are written as `\ooo`.

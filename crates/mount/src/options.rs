@@ -15,6 +15,8 @@ pub struct MountOptions {
     pub refused: MountFlags,
     /// Users other than the one who mounts may use the mount (the kernel checks permissions of every file).
     pub allow_other: bool,
+    /// What a list has said of that, and not the defaults: a remount cannot change it.
+    pub asked_allow_other: Option<bool>,
     /// A directory that is not empty may be mounted over.
     pub nonempty: bool,
     /// The mount is made in a namespace of mounts of this process's own, where any user may mount. What has died
@@ -48,6 +50,7 @@ impl MountOptions {
             flags: MountFlags::NODEV | MountFlags::NOSUID,
             refused: MountFlags::empty(),
             allow_other: is_root,
+            asked_allow_other: None,
             nonempty: false,
             own_namespace: false,
             passthrough: true,
@@ -78,8 +81,10 @@ impl MountOptions {
                 continue;
             }
             match name {
-                "allow_other" => self.allow_other = true,
-                "noallow_other" => self.allow_other = false,
+                "allow_other" | "noallow_other" => {
+                    self.allow_other = name == "allow_other";
+                    self.asked_allow_other = Some(self.allow_other);
+                }
                 "passthrough" => self.passthrough = true,
                 "nopassthrough" => self.passthrough = false,
                 "orchestrated" => self.orchestrated = true,

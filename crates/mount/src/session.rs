@@ -322,7 +322,11 @@ pub fn remount(dir: &Path, options: &MountOptions) -> Result<(), MountError> {
     let nothing = || MountError::NotMounted { dir: dir.to_owned() };
     let real = HeldDirectory::open(dir).map_err(|_| nothing())?.path;
     let entry = mounted_at(&real).map_err(MountError::system("reading the mount table"))?;
-    entry.filter(MountEntry::is_ours).ok_or_else(nothing)?;
+    let entry = entry.filter(MountEntry::is_ours).ok_or_else(nothing)?;
+    // mount(8) hands on what stands in fstab, which mostly is as it was.
+    if options.asked_allow_other.is_some_and(|asked| asked != entry.is_for_others) {
+        return Err(MountError::RemountUsers { dir: real, is_for_others: entry.is_for_others });
+    }
     if options.flags.contains(MountFlags::STRICTATIME) {
         let opened = File::open(&real).map_err(MountError::system("opening the mount"))?;
         if !moves_access_times(&opened)? {

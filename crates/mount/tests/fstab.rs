@@ -87,6 +87,21 @@ fn devices_and_set_user_id_programs_where_they_are_asked_for() {
     assert_eq!(seen, "neither\nneither\nnosuid\nnosuid\nnodev\n");
 }
 
+/// Who may use a mount is said when it is mounted: what fstab says again is no change, and another word is refused.
+#[test]
+fn a_remount_does_not_say_that_it_has_shut_other_users_out() {
+    let pool = TestPool::new();
+    let line = format!("{} {} fuse.stripewise noauto,allow_other 0 0\n", pool.file().display(), pool.mnt().display());
+    let seen = with_helper(
+        &pool,
+        &line,
+        "tried() { if \"$BIN\" \"$POOL\" \"$M\" -o remount,$1 2> \"$OUT/said\"; then echo done; else grep -o 'has the option [a-z_]*' \"$OUT/said\"; fi; }
+         mount -T \"$FSTAB\" \"$M\"; mount -T \"$FSTAB\" -o remount,ro \"$M\"; tried noallow_other; tried allow_other,rw; touch \"$M/f\"
+         umount \"$M\"; \"$BIN\" \"$POOL\" \"$M\" -o noallow_other; tried ro; tried noallow_other,rw; tried allow_other; umount \"$M\"",
+    );
+    assert_eq!(seen, "has the option allow_other\ndone\ndone\ndone\nhas the option noallow_other\n");
+}
+
 /// mount(8) writes flags that it knows before all others, wherever they stand in the line.
 #[test]
 fn nosuid_wins_over_allow_suid_wherever_it_stands() {

@@ -341,6 +341,11 @@ impl Inode {
         self.store.buffer.opens.note_past(self.key(), writes);
     }
 
+    /// Notes of the last open for writing that its bytes go to servers, too, or all of them where the file is `without_head`.
+    pub(crate) fn note_past_head(&self, without_head: bool) {
+        self.store.buffer.opens.note_past_head(self.key(), without_head);
+    }
+
     /// What errors call the file.
     fn label(&self) -> PathBuf {
         std::fs::read_link(proc_path(self.fd.as_fd()))

@@ -136,13 +136,19 @@ impl OpenInode {
                 // Where a kernel may keep its pages, they are waited for before it is a writer.
                 if !self.inode.is_cached() && self.inode.register_past_head(end)? {
                     self.registered.store(true, Ordering::Release);
+                    self.inode.note_past_head(true);
                     return Ok(true);
                 }
                 let head_bytes = self.inode.register_head()?.unwrap_or(0);
                 self.head_bytes.store(head_bytes, Ordering::Release);
             }
         }
-        if is_in_head() { Ok(false) } else { self.register() }
+        if is_in_head() {
+            return Ok(false);
+        }
+        let registers = self.register()?;
+        self.inode.note_past_head(false);
+        Ok(registers)
     }
 
     /// After a truncation that the open began with, before any thread has it: what it writes first decides whether the file keeps its

@@ -365,6 +365,16 @@ mod tests {
         let file = tried.open("longer", OFlags::WRONLY | OFlags::CREATE);
         put(&file, 0, 20_000);
         file.close().unwrap();
+        // The open itself tells where its bytes went, before and after its close.
+        assert_eq!(tried.state("longer", true, PathKind::Inline), NOT(NotTaken::NoHead));
+        assert_eq!(tried.state("longer", true, PathKind::Striped), PathState::Taken);
+        let grows = tried.open("grows", OFlags::WRONLY | OFlags::CREATE);
+        put(&grows, 0, 8000);
+        assert_eq!(tried.state("grows", true, PathKind::Striped), NOT(NotTaken::NoDatafile));
+        put(&grows, 8000, 8000);
+        for kind in [PathKind::Inline, PathKind::Striped] {
+            assert_eq!(tried.state("grows", true, kind), PathState::Taken);
+        }
         assert_eq!(tried.opened("longer", READS, PathKind::Inline), NOT(NotTaken::NoHead));
         assert_eq!(tried.opened("longer", READS, PathKind::Striped), PathState::Taken);
         // Without a handle, all of it is in the inode.

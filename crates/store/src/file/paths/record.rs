@@ -280,6 +280,21 @@ impl OpenRecords {
         self.change(file, writes, |record| record.with(kind, state));
     }
 
+    /// The last open for writing has come past what the inode has: its bytes go to the servers, all of them where the file is `without_head`.
+    pub(crate) fn note_past_head(&self, file: HandleKey, without_head: bool) {
+        self.change(file, true, |record| {
+            let inline = match record.state(PathKind::Inline) {
+                PathState::Taken if without_head => PathState::Not(NotTaken::NoHead),
+                state => state,
+            };
+            let striped = match record.state(PathKind::Striped) {
+                PathState::Not(NotTaken::NoDatafile) => PathState::Taken,
+                state => state,
+            };
+            record.with(PathKind::Inline, inline).with(PathKind::Striped, striped)
+        });
+    }
+
     /// The program of the last open was told where the bytes are.
     pub(crate) fn note_past(&self, file: HandleKey, writes: bool) {
         self.change(file, writes, |record| OpenRecord { bits: record.bits | PAST_THE_MOUNT });
