@@ -5,7 +5,7 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use stripewise_store::drain::DrainWatch;
-use stripewise_store::small_files::{MovedBefore, move_small_files};
+use stripewise_store::small_files::{MovedBefore, NewHead, move_small_files};
 use stripewise_store::{Store, Then};
 
 /// The shares of what is hinted, in turn. It falls as often as it rises, and stays.
@@ -61,7 +61,7 @@ impl MovingThreshold {
         let page = OpenOptions::new().write(true).open(page).map_err(|error| error.to_string())?;
         page.write_all_at(&share.to_bits().to_ne_bytes(), SHARE_AT).map_err(|error| error.to_string())?;
         let due = store.due_small_files(&self.before).map_err(told)?;
-        let heads: Vec<_> = due.iter().map(|file| (file.path.clone(), file.head_bytes)).collect();
+        let heads: Vec<_> = due.iter().map(NewHead::from).collect();
         let moved = move_small_files(&store.pool().file, &heads, &mut On).map_err(told)?;
         if let Some(staying) = moved.staying.iter().find(|staying| !staying.is_busy) {
             return Err(format!("the threshold goes to {share}, and {} stays: {}", staying.path, staying.why));

@@ -17,7 +17,7 @@ use fuser::Errno;
 use rustix::fs::{Mode, OFlags};
 use stripewise_layout::{Layout, ServerId, Stripe};
 use stripewise_store::adding::add_server;
-use stripewise_store::drain::{DrainOptions, DrainWatch, StayingFile, drain};
+use stripewise_store::drain::{DrainOptions, DrainWatch, StayingFile, drain, replace};
 use stripewise_store::fsck::{CheckFinding, CheckOptions, CheckWatch, check};
 use stripewise_store::handle::Optimisations;
 use stripewise_store::rebalance::{Filling, rebalance};
@@ -25,7 +25,7 @@ use stripewise_store::{Error, Inode, Pool, Store, Then};
 
 const FILES: usize = 6;
 const BYTES: usize = 60_000;
-/// What moves files from `s0`, `s2` or both to `s1`, which was added.
+/// What moves files from `s0`, `s2` or both to `s1`, which was added, or is in the place of `s0`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Work {
     Drain,
@@ -36,14 +36,18 @@ enum Work {
 impl Work {
     /// Files that it leaves where they are, if it comes to an end.
     fn run(self, pool: &TestPool, watch: &mut dyn DrainWatch) -> stripewise_store::Result<Vec<StayingFile>> {
-        let onto = (self == Work::Replace).then_some(ServerId(2));
-        let options = DrainOptions { onto, ..DrainOptions::default() };
         match self {
             Work::Rebalance => {
                 Ok(rebalance(&pool.file(), &Filling::default(), watch)?.expect("it is not stopped").staying)
             }
-            _ => Ok(drain(&pool.file(), "hdd.0", &options, watch)?.staying),
+            Work::Drain => Ok(drain(&pool.file(), "hdd.0", &DrainOptions::default(), watch)?.staying),
+            Work::Replace => Ok(replace(&pool.file(), "hdd.0", &pool.path("s1"), false, watch)?.1.staying),
         }
+    }
+
+    /// With `s1` as a server, or as a disk that becomes one.
+    fn pool(self) -> TestPool {
+        if self == Work::Replace { pool_of_two() } else { pool_of_three() }
     }
 }
 
@@ -249,7 +253,7 @@ fn in_the_middle_of(work: Work) {
 
 fn fails_in_the_middle_of(work: Work, fault: Fault, failing: &str, at: usize) {
     let what = format!("{work:?}, {fault:?} of {failing}, asked {at} times");
-    let pool = pool_of_three();
+    let pool = work.pool();
     let servers = faulty(&pool);
     let (_, server) = servers.iter().find(|(name, _)| *name == failing).unwrap();
     struck(&pool, work, at, || server.set(|faults| fault.strike(faults)), &what);
@@ -323,7 +327,7 @@ fn a_disk_that_the_kernel_gives_up_in_the_middle_costs_no_byte() {
     for kind in ["ext4", "xfs"] {
         for (work, failing) in [(Work::Drain, "s0"), (Work::Replace, "s1"), (Work::Rebalance, "s2")] {
             let what = format!("{work:?}, {kind} of {failing}");
-            let pool = pool_of_three();
+            let pool = work.pool();
             let Some(disk) = LoopDisk::under(&pool, failing, kind) else {
                 eprintln!("not tested: no {kind} on a loop device here");
                 break;

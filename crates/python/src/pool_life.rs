@@ -14,7 +14,7 @@ use stripewise_store::drain::{self, DrainOptions, DrainWatch, Drained, StayingFi
 use stripewise_store::rebalance::{Filling, ServerFill, rebalance};
 use stripewise_store::relief::{self, Begun, Leaving, TierPart, TierRoom};
 use stripewise_store::small_files::{DueSmallFile, MovedBefore, NewHead, move_small_files};
-use stripewise_store::{Pool, Result, Store, Then};
+use stripewise_store::{Result, Store, Then};
 
 /// Adds directories, given with their tiers, to the pool, all or none; the names of the servers.
 #[pyfunction]
