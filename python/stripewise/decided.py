@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["copied_bytes", "lines", "moved_heat_s", "number", "plans", "relieved"]
+__all__ = ["as_number", "copied_bytes", "lines", "moved_heat_s", "number", "plans", "relieved"]
 
 Line = Mapping[str, Any]
 LARGEST = 1e300
@@ -33,7 +33,11 @@ def lines(text: bytes, since_s: float = 0.0) -> list[dict[str, Any]]:
 
 def number(of: Line, key: str) -> float | None:
     """A number of a line, or of a part of one; `None` for what is none, or has no end."""
-    value = of.get(key)
+    return as_number(of.get(key))
+
+
+def as_number(value: object) -> float | None:
+    """The same of what stands there."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if abs(value) < LARGEST else None

@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -57,6 +57,8 @@ PLANNED = "planned"
 """What a line of the moves is that says what a decision is about to move."""
 GONE = "gone"
 """What the first line of the state file is, if it stands for decisions that are no longer kept."""
+LONGEST_HORIZON_S = 1e12
+"""No move pays for longer: 30,000 years. What is gained in that is a number still."""
 HYSTERESIS = 1.1
 """How many times faster the servers have to get; as much again for other widths on the tier where data is."""
 MOST_REQUESTS = 200_000
@@ -78,7 +80,7 @@ class Limits:
     """What an administrator allows."""
 
     horizon_s: float = DAY_S
-    """For how long a new layout has to pay."""
+    """For how long a new layout has to pay, up to `LONGEST_HORIZON_S`."""
     day_bytes: int | None = None
     """Most bytes that are copied in 24 hours."""
     hours: tuple[int, int] | None = None
@@ -243,6 +245,7 @@ def reconsider(
     Raises `StripewiseError` where the pool keeps no heat, or has servers that were not calibrated.
     """
     pool.require_profiles()
+    limits = replace(limits, horizon_s=min(limits.horizon_s, LONGEST_HORIZON_S))
     if heat is None and (pool.land is None or pool.keeps_heat):
         heat = _native.pool_heat(str(pool.file), ".")
     decision: Decision = {"time_s": time.time(), "dry_run": dry_run, "heat_s": _sum_us(heat) / 1e6 if heat else 0.0}
@@ -523,7 +526,7 @@ def _decide(
     refusals = (
         (not is_faster, f"the servers would get {chosen.ratio:.2f} times as fast, {HYSTERESIS} is asked for"),
         (not chosen.movable, NONE_MOVES),
-        (chosen.gain_s <= chosen.move_s, _too_dear(chosen)),
+        (not chosen.gain_s > chosen.move_s, _too_dear(chosen)),
         (not limits.allows(datetime.now()), "data does not move at this hour"),
     )
     why = next((why for refused, why in refusals if refused), None)

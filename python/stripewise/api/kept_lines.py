@@ -6,7 +6,6 @@ known of the lines that go. One process writes at a time (`adapt.alone`).
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +16,7 @@ from typing import Any
 
 from stripewise import decided
 from stripewise.api import owned
+from stripewise.api.json_text import json_text
 
 __all__ = ["Kept"]
 
@@ -53,7 +53,7 @@ class Kept:
         Raises `OSError` where not all of it can be written.
         """
         # A line that a kill has cut takes no other with it.
-        text = f"\n{json.dumps(_bounded({'time_s': time.time(), **line}))}\n".encode()
+        text = f"\n{json_text(_bounded({'time_s': time.time(), **line}))}\n".encode()
         self._make_room()
         descriptor = owned.opened(self.file, os.O_WRONLY | os.O_APPEND)
         try:
@@ -75,7 +75,7 @@ class Kept:
                 self._new.rename(self.file)
             return
         remembered = self.remembered(self.of_file(self.old), self.of_file(self.file))
-        text = "".join(f"{json.dumps(line)}\n" for line in remembered)
+        text = "".join(f"{json_text(line)}\n" for line in remembered)
         descriptor = owned.opened(self._new, os.O_WRONLY | os.O_TRUNC)
         with os.fdopen(descriptor, "w", encoding="utf-8") as new:
             new.write(text)

@@ -17,7 +17,7 @@ from typing import Any
 from stripewise import usage
 from stripewise.api import activity
 from stripewise.api.activity import Done
-from stripewise.decided import copied_bytes, number, plans
+from stripewise.decided import as_number, copied_bytes, number, plans
 from stripewise.pool import Pool, Server
 from stripewise.usage import Usage
 
@@ -71,7 +71,7 @@ def since_then(decisions: Sequence[Mapping[str, Any]], now: Mapping[str, Done]) 
         return {}
     found = {"served_bytes_per_s": speed}
     for decision in reversed(decisions):
-        before, predicted = _number(decision.get("served_bytes_per_s")), _number(decision.get("ratio"))
+        before, predicted = number(decision, "served_bytes_per_s"), number(decision, "ratio")
         if decision.get("verdict") == "moved":
             if before and predicted:
                 gain = {"before_bytes_per_s": before, "after_bytes_per_s": speed, "ratio": speed / before}
@@ -107,7 +107,7 @@ def last_gain(decisions: Sequence[Mapping[str, Any]]) -> dict[str, float] | None
     """The last gain that was measured: its `ratio`, and the `predicted_ratio`."""
     for decision in reversed(decisions):
         gain = decision.get("measured")
-        if isinstance(gain, dict) and _number(gain.get("ratio")) and _number(gain.get("predicted_ratio")):
+        if isinstance(gain, dict) and number(gain, "ratio") and number(gain, "predicted_ratio"):
             return gain
     return None
 
@@ -196,15 +196,10 @@ def _free_bytes(servers: Sequence[Server], there: Mapping[str, Usage]) -> float:
     return found
 
 
-def _number(of: object) -> float | None:
-    """A number of a state file; what else stands there is not believed."""
-    return float(of) if isinstance(of, int | float) else None
-
-
 def _numbers(done: object) -> dict[str, Done]:
     known = {}
     for name, of in done.items() if isinstance(done, dict) else ():
-        if isinstance(of, list) and len(of) == len(fields(Done)) and all(_number(value) is not None for value in of):
+        if isinstance(of, list) and len(of) == len(fields(Done)) and all(as_number(value) is not None for value in of):
             known[str(name)] = Done(*of)
     return known
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from stripewise.api.json_text import json_text
 from stripewise.optimize.cycle import InvalidRunError, Outcome, ProgramFailedError, Settings, new_directory
 from stripewise.optimize.cycle import optimize as run_cycle
 from stripewise.optimize.place import Progress
@@ -51,5 +51,5 @@ def optimize(
     keep their times.
     """
     outcome = run_cycle(pool, command, directory, settings, say, progress)
-    report_file(outcome).write_text(json.dumps(document(outcome), indent=2) + "\n", encoding="utf-8")
+    report_file(outcome).write_text(json_text(document(outcome), indent=2) + "\n", encoding="utf-8")
     return outcome

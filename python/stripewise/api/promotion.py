@@ -174,7 +174,7 @@ class Promoter:
                 batches.append(self._batch(few, directory))
             allowed = [of for of in batches if most_bytes is None or of.copied_bytes <= most_bytes]
             best = max(allowed, key=lambda of: of.worth_s, default=None)
-            if best is None or best.worth_s <= 0:
+            if best is None or not best.worth_s > 0:
                 return None
             allowed_bytes = math.inf if most_bytes is None else most_bytes
             watch = moved.Watched(self.pool, hours, progress, lambda: allowed_bytes - watch.recorded_bytes)

@@ -17,6 +17,7 @@ from stripewise.api.plan import planners
 from stripewise.api.pools import Pool
 from stripewise.cli import console, draining, settling
 from stripewise.cli import limits as limiting
+from stripewise.cli.finite import finite
 from stripewise.terminal import name
 from stripewise.units import about_bytes, counted, mib_per_s, seconds
 
@@ -33,14 +34,22 @@ def adapt(
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Decide once, and move nothing.")] = False,
     period_s: Annotated[
-        float, typer.Option("--period", min=1.0, metavar="SECONDS", help="Time between two decisions.")
+        float,
+        typer.Option("--period", min=1.0, metavar="SECONDS", callback=finite, help="Time between two decisions."),
     ] = adapt_service.PERIOD_S,
     horizon_h: Annotated[
-        float, typer.Option("--horizon", min=0.01, metavar="HOURS", help="For how long a move has to pay.")
+        float,
+        typer.Option("--horizon", min=0.01, metavar="HOURS", callback=finite, help="For how long a move has to pay."),
     ] = 24.0,
     promote_s: Annotated[
         float,
-        typer.Option("--promote", min=0.0, metavar="SECONDS", help="Time between two looks at what got hot; 0: none."),
+        typer.Option(
+            "--promote",
+            min=0.0,
+            metavar="SECONDS",
+            callback=finite,
+            help="Time between two looks at what got hot; 0: none.",
+        ),
     ] = promotion.LOOK_S,
     limit: limiting.Limit = None,
     hours: limiting.Hours = None,

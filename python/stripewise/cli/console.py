@@ -4,7 +4,6 @@ Names come from files, traces and pools that others may have written. A name is 
 nothing in it commands the terminal.
 """
 
-import json
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,6 +30,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from stripewise.api.json_text import json_text
 from stripewise.terminal import middle, name, plain
 
 T = TypeVar("T")
@@ -281,13 +281,13 @@ def script(lines: str) -> None:
 
 def document(content: object) -> None:
     """Prints the result as JSON, to stdout, past the console: it would go through megabytes letter by letter."""
-    sys.stdout.write(json.dumps(content, indent=2) + "\n")
+    sys.stdout.write(json_text(content, indent=2) + "\n")
     sys.stdout.flush()
 
 
 def record(content: object) -> None:
     """Prints one of several results as a line of JSON, to stdout, past the console: it is whole, however long."""
-    sys.stdout.write(json.dumps(content) + "\n")
+    sys.stdout.write(json_text(content) + "\n")
     sys.stdout.flush()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -52,7 +51,7 @@ def export_tree(
             pool_file, destination, verify_only=verify_only, failed=failed, progress=update
         )
     if as_json:
-        console.result(json.dumps({**report, "failures": failures}, indent=2))
+        console.document({**report, "failures": failures})
     else:
         resumed = f", {report['resumed_files']} of them by an earlier run" if report["resumed_files"] else ""
         console.result(

@@ -13,6 +13,7 @@ import typer
 from stripewise.api import orchestrating, service
 from stripewise.api.pools import Pool
 from stripewise.cli import console
+from stripewise.cli.finite import finite
 from stripewise.terminal import name
 from stripewise.units import about_bytes, mib_per_s, seconds
 
@@ -26,7 +27,8 @@ def orchestrate(
         str, typer.Option("--policy", metavar="NAME", help="Who gets which part of a window; --policies lists them.")
     ] = "reuse-distance",
     window_ms: Annotated[
-        float, typer.Option("--window", "-w", metavar="MS", help="Length of a window, 1 to 10000.")
+        float,
+        typer.Option("--window", "-w", metavar="MS", callback=finite, help="Length of a window, 1 to 10000."),
     ] = orchestrating.DEFAULT_WINDOW_S * 1000,
     weight: Annotated[
         list[str] | None,

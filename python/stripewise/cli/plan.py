@@ -11,6 +11,7 @@ from stripewise.api import plan as api
 from stripewise.api.alike import planned_alike
 from stripewise.api.servers import Servers
 from stripewise.cli import console
+from stripewise.cli.finite import finite
 from stripewise.cli.opened import opened
 from stripewise.cli.opening import show_lines
 from stripewise.units import about_bytes, exact_bytes, mib_per_s, seconds
@@ -45,7 +46,11 @@ def plan(
     processes: Annotated[
         float | None,
         typer.Option(
-            "--processes", metavar="P", min=1, help="Requests in flight to plan for; from the trace if left out."
+            "--processes",
+            metavar="P",
+            min=1,
+            callback=finite,
+            help="Requests in flight to plan for; from the trace if left out.",
         ),
     ] = None,
     max_regions: Annotated[

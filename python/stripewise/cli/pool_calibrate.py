@@ -9,6 +9,7 @@ from stripewise import StripewiseError
 from stripewise.api import pools
 from stripewise.api.pools import Pool
 from stripewise.cli import console
+from stripewise.cli.finite import finite
 from stripewise.units import about_bytes, mb_per_s, seconds
 
 
@@ -18,7 +19,10 @@ def pool_calibrate(
         list[str] | None, typer.Option("--tier", metavar="TIER", help="Only this tier; again for more.")
     ] = None,
     budget_s: Annotated[
-        float, typer.Option("--seconds", metavar="S", min=1, help="Time for the requests; all servers at once.")
+        float,
+        typer.Option(
+            "--seconds", metavar="S", min=1, callback=finite, help="Time for the requests; all servers at once."
+        ),
     ] = 16.0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Measure and print, write nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,

@@ -8,6 +8,7 @@ import typer
 from stripewise import StripewiseError
 from stripewise.api import pools
 from stripewise.cli import console
+from stripewise.cli.finite import finite
 
 
 def pool_init(
@@ -25,7 +26,10 @@ def pool_init(
         bool, typer.Option("--emulate", help="Emulate the disks on this machine: real bytes, charged times.")
     ] = False,
     dilation: Annotated[
-        float, typer.Option(metavar="K", help="Multiply all times of emulated disks: 0.1 is ten times faster.")
+        float,
+        typer.Option(
+            metavar="K", callback=finite, help="Multiply all times of emulated disks: 0.1 is ten times faster."
+        ),
     ] = 1.0,
     capacity: Annotated[
         list[str] | None,

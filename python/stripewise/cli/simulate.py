@@ -13,6 +13,7 @@ from stripewise.api import orchestrating, together
 from stripewise.api import simulation as api
 from stripewise.api.servers import Servers
 from stripewise.cli import concurrent, console
+from stripewise.cli.finite import finite
 from stripewise.cli.opened import opened
 from stripewise.cli.opening import show_lines
 from stripewise.units import about_bytes, mib_per_s, ratio, seconds
@@ -117,7 +118,10 @@ def simulate(
         ),
     ] = None,
     window_ms: Annotated[
-        float, typer.Option("--window", "-w", metavar="MS", help="With --schedule: length of a window, 1 to 10000.")
+        float,
+        typer.Option(
+            "--window", "-w", metavar="MS", callback=finite, help="With --schedule: length of a window, 1 to 10000."
+        ),
     ] = 500.0,
     weight: Annotated[
         list[str] | None,

@@ -17,6 +17,7 @@ from stripewise.api.activity import Done, Source
 from stripewise.api.pools import Pool
 from stripewise.api.watching import Watch
 from stripewise.cli import adapted, console
+from stripewise.cli.finite import finite
 from stripewise.cli.orchestrate import programs
 from stripewise.terminal import plain
 from stripewise.units import about_bytes, mib_per_s, seconds
@@ -24,11 +25,15 @@ from stripewise.units import about_bytes, mib_per_s, seconds
 if TYPE_CHECKING:
     from stripewise.api.documents import Orchestration
 
+LONGEST_S = 86_400.0
+"""Between two updates, whatever is asked for: no clock of the system counts without end."""
+
 
 def top(
     pool_file: Annotated[Path, typer.Option("--pool", "-p", metavar="POOL", help="Pool file.")],
     interval_s: Annotated[
-        float, typer.Option("--interval", "-i", min=0.1, metavar="S", help="Seconds between updates.")
+        float,
+        typer.Option("--interval", "-i", min=0.1, metavar="S", callback=finite, help="Seconds between updates."),
     ] = 1.0,
     once: Annotated[bool, typer.Option("--once", help="Print the totals so far, and exit.")] = False,
 ) -> None:
@@ -71,7 +76,7 @@ def top(
     try:
         with Live(console=console.out, auto_refresh=False, transient=True) as live:
             while True:
-                time.sleep(interval_s)
+                time.sleep(min(interval_s, LONGEST_S))
                 now, now_s = activity.done(pool, sources), time.monotonic()
                 programs_now, passed_s = _orchestration(pool), now_s - began_s
                 rates.take(programs_now)
