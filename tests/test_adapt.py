@@ -15,10 +15,12 @@ from pathlib import Path
 import pytest
 
 from conftest import READ_HOT
-from stripewise import _native
+from stripewise import _native, layouts
+from stripewise._native import StripewiseError
 from stripewise.api import adapt as adapting
 from stripewise.api import kept_lines, measured, moved, parting, promotion, relief
 from stripewise.api.activity import Done
+from stripewise.cli import adapt as printed
 from stripewise.pool import Pool
 from stripewise.usage import Usage
 
@@ -262,6 +264,82 @@ def test_a_move_stops_where_the_hours_end_and_goes_on_in_the_next(hot, monkeypat
     assert on_ssd(hot) >= first["planned_bytes"] and decided(hot)["verdict"] == "kept"
     read = "import sys; assert open(sys.argv[1] + '/f', 'rb').read() == bytes(range(256)) * 32768"
     stripewise("run", "--quiet", "--pool", file, "--", "python3", "-c", read, file.parent / "mount")
+
+
+def test_what_moved_of_a_plan_is_measured_by_what_the_model_says_of_that(hot, monkeypatch):
+    """Where the hours end, the gain of a plan is not that of the part which moved."""
+    _, file = hot
+    pool = Pool.load(file)
+    decided(hot, horizon_s=1.0)
+    read_again(hot)
+    monkeypatch.setattr(parting, "STEP_BYTES", 256 << 10)
+    monkeypatch.setattr(parting, "MOST_STEPS", 1 << 10)
+    plan = decided(hot, dry_run=True)
+    part = adapting.reconsider(pool, Until(LONG_S, over=lambda: on_ssd(hot) > 0))
+    assert part["stopped"] and part["moved_bytes"] == part["copied_bytes"] < plan["moved_bytes"]
+    assert 1 < part["ratio"] < plan["ratio"] and 0 < part["gain_s"] < plan["gain_s"] and part["move_s"] < plan["move_s"]
+    assert part["before_bytes_per_s"] == plan["before_bytes_per_s"]
+    # No heat has come since: what the next decision finds is what this one has left.
+    assert decided(hot, dry_run=True)["before_bytes_per_s"] == pytest.approx(part["after_bytes_per_s"])
+    for _ in range(4):
+        read_again(hot)
+    assert decided(hot, horizon_s=1.0)["measured"]["predicted_ratio"] == part["ratio"]
+
+
+def with_another_hot_file(pool):
+    """Makes the file `other`, a MiB of which is as hot as that of `f`."""
+    stripewise, file = pool
+    write = "import sys; open(f'{sys.argv[1]}/other', 'wb').write(bytes(range(256)) * 8192)"
+    read = READ_HOT.replace("/f", "/other").replace("(2 << 20)", "0")
+    stripewise("run", "--quiet", "--pool", file, "--", "python3", "-c", write + read, file.parent / "mount")
+
+
+def keep_other(monkeypatch):
+    """Has a program keep the file `other` where it is."""
+    apply = layouts.apply
+
+    def kept(layout, *arguments, **options):
+        if 'path = "other"' in layout.read_text():
+            raise StripewiseError("a program keeps it where it is")
+        return apply(layout, *arguments, **options)
+
+    monkeypatch.setattr(layouts, "apply", kept)
+
+
+def test_a_file_that_stays_is_in_no_number_of_what_moved(hot, monkeypatch):
+    with_another_hot_file(hot)
+    plan = decided(hot, dry_run=True)
+    keep_other(monkeypatch)
+    part = decided(hot)
+    assert part["verdict"] == "moved" and [file["path"] for file in part["skipped"]] == ["other"], part
+    assert part["moved_bytes"] == part["copied_bytes"] < plan["moved_bytes"] == part["planned_bytes"]
+    assert part["ratio"] < plan["ratio"] and part["gain_s"] < plan["gain_s"]
+    assert decided(hot, dry_run=True)["before_bytes_per_s"] == pytest.approx(part["after_bytes_per_s"])
+
+
+def test_what_has_moved_and_cannot_be_priced_is_not_measured(hot, monkeypatch, capsys):
+    with_another_hot_file(hot)
+    decided(hot, horizon_s=1.0)
+    read_again(hot)
+    keep_other(monkeypatch)
+    predict = _native.predict
+
+    def of_what_has_not_moved(*arguments):
+        if on_ssd(hot):
+            raise StripewiseError("it cannot be priced")
+        return predict(*arguments)
+
+    monkeypatch.setattr(_native, "predict", of_what_has_not_moved)
+    part = decided(hot)
+    assert part["verdict"] == "moved" and part["unpriced"] == "it cannot be priced", part
+    assert not {"ratio", "gain_s", "after_bytes_per_s"} & part.keys()
+    printed._print(part)
+    assert "what has moved cannot be priced, so that its gain is not measured" in capsys.readouterr().out
+    monkeypatch.undo()
+    for _ in range(4):
+        read_again(hot)
+    assert "measured" not in decided(hot, horizon_s=1.0)
+    assert measured.gain_of_last_move(adapting.decisions(Pool.load(hot[1]))) is None
 
 
 def test_a_move_that_is_killed_counts_for_the_limit_with_what_it_had_copied(hot):

@@ -6,8 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from conftest import BIN, PATIENCE_S, with_a_file_beside_an_ssd
+from conftest import BIN, PATIENCE_S, Stripewise, with_a_file_beside_an_ssd
 from stripewise import _native, decided, layouts
+from stripewise._native import StripewiseError
 from stripewise.api import adapt, between, moved, promotion
 from stripewise.api.pacing import Pace
 from stripewise.pool import Pool
@@ -82,6 +83,55 @@ def test_what_is_hot_since_the_last_look_comes_at_once_and_then_for_what_has_coo
     kept = looks.promoter.promoted()
     assert kept["copied_bytes"] >= 8 * MIB and looks.promoter.promoted() == {}
     assert decided.copied_bytes({"verdict": "kept", "promoted": kept}) == kept["copied_bytes"]
+
+
+def test_what_stays_is_in_no_number_of_a_promotion(pool, tmp_path, monkeypatch):
+    layout = tmp_path / "second.layout"
+    layout.write_text(FIRST.replace('"f"', '"g"'))
+    layouts.apply(layout, pool.file)
+    make = "import sys; open(sys.argv[1] + '/g', 'xb').truncate(64 << 20)"
+    Stripewise(tmp_path)("run", "--quiet", "--pool", pool.file, "--", "python3", "-c", make, pool.mount)
+    promoter = promotion.Promoter(pool, 1.0, adapt.move_s_per_byte(pool), Pace(urgent=True))
+    apply, kept, planned = layouts.apply, {"f", "g"}, []
+
+    def stays(one, *arguments, **options):
+        if any(f'path = "{path}"' in one.read_text() for path in kept):
+            raise StripewiseError("a program keeps it where it is")
+        return apply(one, *arguments, **options)
+
+    move = promotion.Promoter._move
+    monkeypatch.setattr(promotion.layouts, "apply", stays)
+    monkeypatch.setattr(promotion.Promoter, "_move", lambda *of: planned.append(of[1]) or move(*of))
+
+    def look(number):
+        file = heat_of({20: number * 400_000, 21: number * 400_000})["files"][0]
+        return promoter.look({**heat_of({}), "files": [file, {**file, "path": "g"}]}, 1.0)
+
+    assert look(0) is None and look(1) is None
+    assert len(planned) == 1, "something would have paid"
+    assert promoter.promoted() == {} and not [line for line in moved.records(pool) if line["what"] == "promoted"]
+    kept.remove("f")
+    done = look(2)
+    whole = planned[-1]
+    assert (done["files"], [file["path"] for file in done["skipped"]]) == (1, ["g"])
+    assert done["came_bytes"] == done["copied_bytes"] == whole.copied_bytes / 2 == 2 * MIB
+    assert done["gain_s"] == pytest.approx(whole.gain_s / 2) and done["move_s"] == pytest.approx(whole.move_s / 2)
+    sums = promoter.promoted()
+    assert (sums["times"], sums["files"], sums["gain_s"]) == (1, 1, done["gain_s"])
+
+
+def test_a_copy_that_was_thrown_away_is_nothing_that_the_servers_have_served(pool, monkeypatch):
+    looks = Looks(pool)
+
+    def gives_way(*_, progress, **__):
+        progress("f", 2 * MIB, 4 * MIB)
+        raise StripewiseError("a program has opened it for writing")
+
+    monkeypatch.setattr(promotion.layouts, "apply", gives_way)
+    assert looks.look({20: 400_000, 21: 400_000}) is None
+    promoted = looks.promoter.promoted()
+    assert promoted == {"times": 0, "recorded_bytes": 2 * MIB}
+    assert adapt.reconsider(pool, adapt.Limits(), heat=heat_of({}) | {"files": []}, promoted=promoted)["promoted"]
 
 
 def test_what_is_read_once_stays_and_so_does_what_does_not_pay(pool):

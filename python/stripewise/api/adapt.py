@@ -372,7 +372,7 @@ def _candidate(asked: _Asked, name: str, layout: str) -> _Candidate:
             moved_bytes += copied
             movable.append((path, one))
             heat_s[path] = parting.moved_s(asked.heat, forecast["files"])
-    gain_s = asked.horizon_bytes / before - asked.horizon_bytes / after
+    gain_s = _gain_s(asked, before, after)
     move_s = moved_bytes * asked.pays.move_s_per_byte
     return _Candidate(name, layout, before, after, gain_s, moved_bytes, move_s, movable, heat_s, skipped)
 
@@ -566,6 +566,8 @@ def _decide(
         return _kept(decision, watch.why or NONE_MOVES)
     if watch.why is not None:
         decision["stopped"] = watch.why
+    if watch.why is not None or skipped:
+        decision = _priced_anew(asked, chosen, decision, copied)
     decision["is_part"] = watch.why is not None or chosen.moved_bytes < planned_bytes
     done_so_far = {"copied_bytes": copied, "moved_heat_s": heat_s, "planned_bytes": planned_bytes}
     return {**decision, "verdict": "moved", **done_so_far}
@@ -581,6 +583,28 @@ def _numbers(of: _Candidate) -> Decision:
         "gain_s": of.gain_s,
         "move_s": of.move_s,
     }
+
+
+def _priced_anew(asked: _Asked, chosen: _Candidate, decision: Decision, copied_bytes: int) -> Decision:
+    """The decision with the numbers of what has moved, where that is not all: the model prices the layouts of now.
+
+    Where they cannot be priced, what the model said of the whole plan goes. O(requests that stand for the heat).
+    """
+    move_s = copied_bytes * asked.pays.move_s_per_byte
+    moves = replace(chosen, moved_bytes=copied_bytes, move_s=move_s)
+    try:
+        now = _predicted(asked, chosen.layout)["before"]["both"]
+    except StripewiseError as error:
+        without = ("after_bytes_per_s", "ratio", "gain_s")
+        numbers = {key: value for key, value in {**decision, **_numbers(moves)}.items() if key not in without}
+        return {**numbers, "unpriced": str(error)}
+    gain_s = _gain_s(asked, chosen.before_bytes_per_s, now)
+    return {**decision, **_numbers(replace(moves, after_bytes_per_s=now, gain_s=gain_s))}
+
+
+def _gain_s(asked: _Asked, before_bytes_per_s: float, after_bytes_per_s: float) -> float:
+    """What the servers need less for what is read and written within the horizon."""
+    return asked.horizon_bytes / before_bytes_per_s - asked.horizon_bytes / after_bytes_per_s
 
 
 def _too_dear(of: _Candidate) -> str:

@@ -97,9 +97,9 @@ def gain_of_last_move(decisions: Sequence[Mapping[str, Any]]) -> Gain | None:
         gain = last_gain([decision])
         if gain is not None:
             return Gain(gain["predicted_ratio"], gain["ratio"])
-        predicted = number(decision, "ratio")
-        if decision.get("verdict") == "moved" and predicted:
-            return Gain(predicted, None)
+        if decision.get("verdict") == "moved":
+            predicted = number(decision, "ratio")
+            return Gain(predicted, None) if predicted else None
     return None
 
 

@@ -93,10 +93,13 @@ class _Batch:
     movable: Mapping[str, Path]
     """Files with a layout file each."""
     copied_bytes: int
-    gain_s: float
-    """Within `PAYS_WITHIN_S`, if all of it were there now."""
     move_s: float
     few: swaps.Few
+
+    @property
+    def gain_s(self) -> float:
+        """Within `PAYS_WITHIN_S`, if all of it were there now."""
+        return sum(self.few.gains_s.values())
 
     @property
     def worth_s(self) -> float:
@@ -144,7 +147,7 @@ class Promoter:
         hours: moved.Hours | None = None,
         progress: Progress | None = None,
     ) -> dict[str, Any] | None:
-        """Moves what pays, by the heat of now; what it did, or `None` where nothing pays.
+        """Moves what pays, by the heat of now; what it did, or `None` where nothing pays, or nothing of it can move.
 
         The first look moves nothing. It moves as much as takes the time of one look, and no more than `most_bytes`; it
         stops when the `hours` are over.
@@ -326,9 +329,10 @@ class Promoter:
                 continue  # It cannot move now; a decision says why.
             copied_bytes += sum(file["copied_bytes"] for file in forecast["files"])
             movable[path] = one
-        return _Batch(movable, copied_bytes, few.gain_s, copied_bytes * self.move_s_per_byte, few)
+        return _Batch(movable, copied_bytes, copied_bytes * self.move_s_per_byte, few)
 
-    def _move(self, batch: _Batch, forecast: _Forecast, watch: moved.Watched) -> dict[str, Any]:
+    def _move(self, batch: _Batch, forecast: _Forecast, watch: moved.Watched) -> dict[str, Any] | None:
+        """What was done, of the files that moved; `None` where none has."""
         began_s = time.monotonic()
         pacer = Pacer.of(self.pool, self.pace, watch)
         copied, skipped = 0, []
@@ -349,6 +353,12 @@ class Promoter:
             copied += sum(applied["copied_bytes"] for applied in done)
             files.append(path)
         self._moved_s = time.monotonic() - began_s
+        times, recorded_bytes = (self._promoted.get(of, 0) for of in ("times", "recorded_bytes"))
+        if watch.recorded_bytes:
+            # Also what was copied in vain kept the servers busy, and is nothing that they have served.
+            self._promoted |= {"times": times, "recorded_bytes": recorded_bytes + watch.recorded_bytes}
+        if not files:
+            return None  # A decision says why they stay.
         took = {
             "verdict": "promoted",
             "decay": forecast.decay,
@@ -357,19 +367,17 @@ class Promoter:
             "left_bytes": sum(batch.few.left.get(path, 0) for path in files),
             "copied_bytes": copied,
             "moved_heat_s": sum(batch.few.heat_us.get(path, 0.0) for path in files) / 1e6,
-            "gain_s": batch.gain_s,
-            "move_s": batch.move_s,
+            "gain_s": sum(batch.few.gains_s.get(path, 0.0) for path in files),
+            "move_s": copied * self.move_s_per_byte,
             "took_s": self._moved_s,
             "skipped": skipped,
         }
-        if files:
-            # Beside a mount this is the only trace of it. Of files that all stay a decision says why.
-            moved.record(self.pool, {"what": "promoted", **took})
-        self._promoted = {
-            "times": self._promoted.get("times", 0) + 1,
+        # Beside a mount this is the only trace of it.
+        moved.record(self.pool, {"what": "promoted", **took})
+        self._promoted |= {
+            "times": times + 1,
             "decay": forecast.decay,
             **{of: self._promoted.get(of, 0) + took[of] for of in SUMS},
-            "recorded_bytes": self._promoted.get("recorded_bytes", 0) + watch.recorded_bytes,
         }
         return {"time_s": time.time(), **took}
 

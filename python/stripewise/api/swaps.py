@@ -76,8 +76,8 @@ class _Files:
     """The round of files that are not on a tier yet, by its name."""
     known: dict[str, Regions] = field(default_factory=dict)
     changed: set[str] = field(default_factory=set)
-    gain_s: float = 0.0
-    """Of all that has come so far, within the periods that count."""
+    gains_s: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """By file, within the periods that count: what has come gains, and what has left for it loses."""
     moved_bytes: int = 0
     came: Counter[str] = field(default_factory=Counter)
     """Bytes that have come to a faster tier, by file."""
@@ -187,7 +187,8 @@ class Few:
 
     regions: dict[str, Regions]
     """Of the files that change."""
-    gain_s: float
+    gains_s: Mapping[str, float]
+    """By file: what comes gains, and what leaves for it loses."""
     moved_bytes: int
     came: Mapping[str, int]
     """Bytes that come to a faster tier, by file."""
@@ -208,7 +209,9 @@ def few(pool: Pool, heat: PoolHeat, pays: Pays, most_bytes: float, planned: str 
     files = _Files(pool, heat, {} if planned is None else _most_often(pool, planned))
     _swap(files, pays, most_bytes)
     changed = {path: files.known[path] for path in sorted(files.changed)}
-    return Few(changed, files.gain_s, files.moved_bytes, files.came, files.left, files.heat_us, has_room=files.has_room)
+    return Few(
+        changed, files.gains_s, files.moved_bytes, files.came, files.left, files.heat_us, has_room=files.has_room
+    )
 
 
 MARKER = ".stripewise"
@@ -301,11 +304,12 @@ def _fill(
             # One that has less heat per byte may have more in all.
             continue
         files.moved_bytes = moved_bytes
-        files.gain_s += price.gain_s(part, leaving)
+        files.gains_s[part.path] += price.gain_s(part, ())
         left += len(leaving)
         room_bytes = -needed_bytes
         for cold in leaving:
             files.left[cold.path] += cold.size_bytes
+            files.gains_s[cold.path] -= price.gain_s(cold, ())
             files.place(cold, files.usual(cold.path, slowest))
         files.came[part.path] += part.size_bytes
         files.heat_us[part.path] += part.heat_us

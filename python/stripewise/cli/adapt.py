@@ -240,6 +240,8 @@ def _print(decision: Decision) -> None:
     elif decision["verdict"] == "moved":
         part = f" of {about_bytes(decision['planned_bytes'])} to copy in all" if decision["is_part"] else ""
         console.result(f"moved, copied {about_bytes(decision['copied_bytes'])}{part}")
+        if "unpriced" in decision:
+            console.result(f"what has moved cannot be priced, so that its gain is not measured: {decision['unpriced']}")
         if "stopped" in decision:
             console.result(f"stopped: {decision['stopped']}")
     else:

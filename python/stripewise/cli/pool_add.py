@@ -70,9 +70,9 @@ def pool_add(
 
 def _print_decision(decision: adapt.Decision) -> None:
     if decision["verdict"] == "moved":
-        console.result(
-            f"files with heat: copied {about_bytes(decision['copied_bytes'])}, which makes the servers "
-            f"{decision['ratio']:.2f} times as fast by the model"
-        )
+        gain = ""
+        if "ratio" in decision:
+            gain = f", which makes the servers {decision['ratio']:.2f} times as fast by the model"
+        console.result(f"files with heat: copied {about_bytes(decision['copied_bytes'])}{gain}")
     else:
         console.result(f"files with heat stay: {decision['why']}")
