@@ -80,6 +80,33 @@ def test_files_land_settle_once_and_hot_ones_stay(landing):
     assert servers(file, "hot")[0] == ["hdd.0-1", "ssd.0"]
 
 
+def test_a_tier_without_a_server_is_not_0_percent_full(landing):
+    stripewise, file, program = landing
+    program(WRITE, "young")
+    server = Pool.load(file).tiers[1].servers[0]
+
+    def said(why):
+        shown, settled = (stripewise("pool", command, file).stdout for command in ("show", "settle"))
+        assert f"are made in their place at once, not on ssd, where they should land: {why}" in shown
+        assert f"{why}: no new file lands there" in settled
+        assert "now it is" not in shown
+        return settled
+
+    stripewise("pool", "drain", file, "ssd.0", "--to", "hdd", "--urgent")
+    said("ssd has no server in use")
+    stripewise("pool", "remove", file, "ssd.0")
+    assert "full" not in said("ssd has no server in use")
+    assert server.name == "ssd.0" and not server.path.exists()
+
+
+def test_a_tier_whose_disks_are_away_is_not_0_percent_full(landing):
+    stripewise, file, _ = landing
+    root = file.parent / "servers/ssd.0"
+    root.rename(root.with_name("away"))
+    assert "where they should land: ssd has no server that is there" in stripewise("pool", "show", file).stdout
+    assert "ssd has no server that is there" in stripewise("pool", "settle", file, check=False).stdout
+
+
 def test_settling_is_refused_beside_a_process_that_adapts_the_pool(landing):
     """Both keep which files have left in part."""
     stripewise, file, program = landing

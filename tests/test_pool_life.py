@@ -247,7 +247,7 @@ def test_an_added_server_is_filled_as_far_as_that_gains(tmp_path, stripewise, mo
     def fill(directory, files, period_s):
         (tmp_path / directory).mkdir()
         heat.update(files=files, period_s=period_s)
-        names = pool_life.add(Pool.load(file), [tmp_path / directory], "hdd")
+        names = [of.server for of in pool_life.add(Pool.load(file), [tmp_path / directory], "hdd")]
         return names, pool_life.fill(Pool.load(file), names, pace=Pace(urgent=True))
 
     # Little heat, of half a year, does not pay for a move.
@@ -270,8 +270,42 @@ def test_files_stay_where_they_are_without_filling(pool):
     added = pool.stripewise("pool", "add", pool.file, disk(pool, "d5"), "--tier", "hdd", "--no-fill").stdout
     assert added.endswith("d5 is server hdd.3\n") and "hdd.3" not in servers_of(pool.stripewise, pool.file, "f")
     again = pool.stripewise("pool", "add", pool.file, pool.base / "disks/d5", "--tier", "hdd").stdout
-    assert "d5 is server hdd.3" in again and "moved 1 file" in again
+    assert "d5 is hdd.3 already" in again and "moved 1 file" in again, "it goes on"
     assert "hdd.3" in servers_of(pool.stripewise, pool.file, "f")
+
+
+def test_a_directory_that_is_named_twice_is_one_server(pool):
+    new, other = disk(pool, "d5"), disk(pool, "d6")
+    link = pool.base / "link"
+    link.symlink_to(new)
+    added = pool.stripewise("pool", "add", pool.file, new, link, other, new, "--tier", "hdd", "--no-fill").stdout
+    assert added == f"{new} is server hdd.3\n{other} is server hdd.4\n"
+
+
+def test_a_server_whose_directory_was_named_by_a_link_is_there_already(stripewise, tmp_path):
+    """The pool file has the path of the link."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    stripewise("pool", "init", "--hdd", "link", "--name", "linked")
+    for name in ("link", "real"):
+        said = stripewise("pool", "add", "linked.toml", name, "--tier", "hdd", "--no-fill").stdout
+        assert said == f"{name} is hdd.0 already\n"
+    assert [server.name for server in Pool.load(tmp_path / "linked.toml").servers] == ["hdd.0"]
+
+
+def test_a_server_whose_disk_is_away_is_not_added_again(pool):
+    """Its directory is the empty one over which the disk is mounted."""
+    own, new = pool.servers()[1], disk(pool, "d5")
+    before = pool.file.read_text()
+    (own / ".test").rename(pool.base / "away")
+    refused = pool.stripewise("pool", "add", pool.file, own, new, check=False)
+    said = " ".join(refused.stderr.split())
+    assert refused.returncode == 1 and f"{own} is hdd.1 already, and its disk is not there" in said
+    assert "mount the disk" in said and "hdd.1 --lost" in said
+    assert pool.file.read_text() == before and not list(new.iterdir()) and not list(own.iterdir())
+    (pool.base / "away").rename(own / ".test")
+    # The kind of the disk is not asked for: a server stays in its tier.
+    assert "is hdd.1 already" in pool.stripewise("pool", "add", pool.file, own, "--no-fill").stdout
 
 
 def test_what_the_life_of_a_pool_prints_as_json_is_one_document(pool):
@@ -282,10 +316,11 @@ def test_what_the_life_of_a_pool_prints_as_json_is_one_document(pool):
     def document(*arguments):
         return json.loads(pool.stripewise("pool", arguments[0], pool.file, *arguments[1:], "--json").stdout)
 
-    added = {"servers": [{"server": "hdd.3", "directory": str(new)}]}
-    assert document("add", new, "--tier", "hdd", "--no-fill") == {**added, "decision": None, "evened": None}
+    server = {"server": "hdd.3", "directory": str(new)}
+    added = {"servers": [{**server, "is_new": True}], "decision": None, "evened": None}
+    assert document("add", new, "--tier", "hdd", "--no-fill") == added
     filled = document("add", new, "--tier", "hdd")
-    assert filled["servers"] == added["servers"] and filled["evened"]["moved_files"] == 1
+    assert filled["servers"] == [{**server, "is_new": False}] and filled["evened"]["moved_files"] == 1
     assert document("rebalance", "--dry-run")["dry_run"]
     assert document("drain", "hdd.0", "--dry-run")["moved_files"] == document("drain", "hdd.0")["moved_files"] == 1
     assert document("remove", "hdd.0")["staying"] == []

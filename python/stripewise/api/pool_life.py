@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from stripewise import _native, devices
 from stripewise._native import StripewiseError
-from stripewise.api import adapt
+from stripewise.api import adapt, swaps
 from stripewise.api.pacing import Pace, Pacer, Progress
 from stripewise.pool import Pool
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from stripewise._native import Drained, Rebalanced, StayingFile
 
 __all__ = [
+    "Added",
     "Drained",
     "Filled",
     "Pace",
@@ -54,19 +55,51 @@ def tier_for(pool: Pool, disk: Path) -> str:
 
 
 def directory_on(pool: Pool, disk: Path) -> Path:
-    """Where a server of the pool keeps to on a disk, as `pools.make` places it."""
+    """Where a server of the pool keeps to on a disk, as `pools.make` places it.
+
+    Of a server that the pool has it is the path that the pool file says, whatever links lead there.
+    """
     if not disk.is_dir():
         raise StripewiseError(f"{disk} is not a directory; make it, or mount its disk, first")
-    return disk.resolve() / f".{pool.name}"
+    found = disk.resolve() / f".{pool.name}"
+    return next((server.path for server in pool.servers if server.path.resolve() == found), found)
 
 
-def add(pool: Pool, disks: Sequence[Path], tier: str | None = None) -> list[str]:
-    """Adds servers in the directories `disks` to a tier, all or none; their names.
+@dataclass(frozen=True)
+class Added:
+    """A directory that was to be added."""
 
-    Raises `StripewiseError` where a directory is another pool's, or lies inside one of the pool's own.
+    directory: Path
+    server: str
+    is_new: bool
+    """Whether it was none of the pool's servers before."""
+
+
+def add(pool: Pool, disks: Sequence[Path], tier: str | None = None) -> list[Added]:
+    """Adds servers in the directories `disks` to a tier, all or none; each directory once.
+
+    One that is a server already stays one, so that the same call goes on after a kill. Raises `StripewiseError` where
+    the disk of such a server is not there, and where a directory is another pool's, or lies inside one of the pool's
+    own.
     """
-    asked = [(tier or tier_for(pool, disk), str(directory_on(pool, disk))) for disk in disks]
-    return _native.pool_add(str(pool.file), asked)
+    before = {server.path: (server, of.name) for of in pool.tiers for server in of.servers}
+    roots: dict[Path, Path] = {}
+    for disk in disks:
+        roots.setdefault(directory_on(pool, disk), disk)
+    for root, disk in roots.items():
+        if root in before and not swaps.is_there(before[root][0]):
+            name = before[root][0].name
+            raise StripewiseError(
+                f"{disk} is {name} already, and its disk is not there: {root / swaps.MARKER} is missing; mount the "
+                f"disk, or, if it has died, give it up by `stripewise pool remove {pool.file} {name} --lost`"
+            )
+    asked = []
+    for root, disk in roots.items():
+        own = before[root][1] if root in before else None
+        asked.append((tier or own or tier_for(pool, disk), str(root)))
+    names = _native.pool_add(str(pool.file), asked)
+    each = zip(roots.items(), names, strict=True)
+    return [Added(disk, name, is_new=root not in before) for (root, disk), name in each]
 
 
 @dataclass(frozen=True)

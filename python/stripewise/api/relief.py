@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from stripewise import _native
 from stripewise._native import StripewiseError
-from stripewise.api import leaving, moved
+from stripewise.api import leaving, moved, swaps
 from stripewise.api.pacing import Pace, Pacer, Progress
 
 if TYPE_CHECKING:
     from stripewise._native import FileHeat, PoolHeat, TierPart, TierRoom
     from stripewise.pool import Pool, Tier
 
-__all__ = ["Step", "landed", "reserves_bytes", "settle", "steps", "take"]
+__all__ = ["Step", "landed", "lands_nowhere", "reserves_bytes", "settle", "steps", "take"]
 
 ONCE = 0.5
 """A file that landed is hot if its heat is more than this part of what it costs to write it once: one that was only
@@ -92,6 +92,15 @@ def steps(pool: Pool, heat: PoolHeat | None, *, all_landed: bool = False) -> lis
             if step.leaving or step.is_full or step.kept_hot:
                 found.append(step)
     return found
+
+
+def lands_nowhere(pool: Pool) -> str | None:
+    """Why no new file can land on the tier where files land; `None` where one can. A system call for each server."""
+    tier = next((tier for tier in pool.tiers if tier.name == pool.land), None)
+    if tier is None or swaps.usable(tier):
+        return None
+    is_used = any(server.state == "used" for server in tier.servers)
+    return f"{tier.name} has no server {'that is there' if is_used else 'in use'}"
 
 
 def landed(pool: Pool, heat: PoolHeat | None, *, all_landed: bool = False) -> Step:

@@ -44,17 +44,18 @@ def pool_add(
       stripewise pool add p/pool.toml /disk3 /disk4 --tier hdd --no-fill
 
     \b
-    Exit codes: 0 added, files that stay are named; 1 refused.
+    Exit codes: 0 added or there before, files that stay are named; 1 refused.
     """
     pool = Pool.load(pool_file)
-    names = pool_life.add(pool, directories, tier)
-    added = [{"server": name, "directory": str(of)} for name, of in zip(names, directories, strict=True)]
+    found = pool_life.add(pool, directories, tier)
+    names = [of.server for of in found]
+    added = [{"server": of.server, "directory": str(of.directory), "is_new": of.is_new} for of in found]
     if as_json and no_fill:
         console.document({"servers": added, "decision": None, "evened": None})
         return
     if not as_json:
-        for of in added:
-            console.result(f"{of['directory']} is server {of['server']}")
+        for of in found:
+            console.result(f"{of.directory} is {f'server {of.server}' if of.is_new else f'{of.server} already'}")
     if no_fill:
         console.hint(f"`stripewise pool rebalance {pool_file}` gives it its share of the files that are there")
         return

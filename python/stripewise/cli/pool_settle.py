@@ -49,6 +49,8 @@ def pool_settle(
     if as_json:
         console.document({"dry_run": dry_run, **done})
     else:
+        if (why := relief.lands_nowhere(pool)) is not None:
+            console.result(f"{why}: no new file lands there")
         settling.report(done, everything=everything)
     if not dry_run and (done["staying"] or "why" in done):
         raise SystemExit(console.EXIT_FAILED)

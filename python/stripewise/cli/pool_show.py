@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from stripewise.api import adapt, measured, pools
+from stripewise.api import adapt, measured, pools, relief
 from stripewise.api.pools import OpProfile, Pool, Tier
 from stripewise.cli import console
 from stripewise.units import about_bytes, exact_bytes, mb_per_s, seconds
@@ -42,7 +42,7 @@ def print_pool(pool: Pool, *, as_json: bool) -> None:
     console.result(f"  namespace  {pool.namespace}")
     console.result(f"  default    all servers, {exact_bytes(pool.default_width_bytes)} each")
     if pool.land is not None and pool.land_mark is not None:
-        console.result(f"  new files  land on {pool.land}, which they leave at the latest when {_full(pool, states)}")
+        console.result(f"  new files  {_landing(pool, states)}")
     console.out.print()
     tiers = console.table(["tier", "servers", "read", "write", "capacity", "profile"], right=["servers", "capacity"])
     for tier in (*pool.tiers, pool.meta):
@@ -116,12 +116,17 @@ def _show_seeks(pool: Pool) -> None:
     console.out.print(grid)
 
 
-def _full(pool: Pool, states: Mapping[str, pools.Usage]) -> str:
-    """How full the tier on which files land may get, and is."""
+def _landing(pool: Pool, states: Mapping[str, pools.Usage]) -> str:
+    """Where files land, and how full that tier may get, and is."""
+    if (why := relief.lands_nowhere(pool)) is not None:
+        return f"are made in their place at once, not on {pool.land}, where they should land: {why}"
     servers = [states[server.name] for tier in pool.tiers if tier.name == pool.land for server in tier.servers]
     used = sum(of.used_bytes for of in servers if of.error is None)
     size = used + sum(of.free_bytes for of in servers if of.error is None)
-    return f"it is {pool.land_mark:.0%} full; now it is {used / max(1, size):.0%}"
+    return (
+        f"land on {pool.land}, which they leave at the latest when it is {pool.land_mark:.0%} full; now it is "
+        f"{used / max(1, size):.0%}"
+    )
 
 
 def describe_op(op: OpProfile | None) -> str:

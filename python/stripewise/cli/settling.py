@@ -14,12 +14,15 @@ def report(step: dict[str, Any], *, everything: bool = False) -> None:
     landed, regions = step["leaving_landed"], step["leaving_regions"]
     what = [counted(landed, "file") + " that landed there"] if landed or not regions else []
     what += [counted(regions, "region")] if regions else []
-    full = step["used_bytes"] / max(1, step["size_bytes"])
-    console.result(
-        f"{step['tier']}: {full:.0%} full, {about_bytes(step['needed_bytes'])} above its limit; {' and '.join(what)} "
-        f"with {about_bytes(step['leaving_bytes'])} to leave, gain {seconds(step['lost_gain_s'])} a period there; "
-        f"{counted(step['kept_hot'], 'hot file')} {'stays' if step['kept_hot'] == 1 else 'stay'}"
-    )
+    # A tier without a server is not 0 % full.
+    if step["size_bytes"] or landed or regions:
+        full = step["used_bytes"] / max(1, step["size_bytes"])
+        console.result(
+            f"{step['tier']}: {full:.0%} full, {about_bytes(step['needed_bytes'])} above its limit; "
+            f"{' and '.join(what)} with {about_bytes(step['leaving_bytes'])} to leave, gain "
+            f"{seconds(step['lost_gain_s'])} a period there; {counted(step['kept_hot'], 'hot file')} "
+            f"{'stays' if step['kept_hot'] == 1 else 'stay'}"
+        )
     staying = step.get("staying", [])
     for file in console.shown(staying, everything=everything):
         console.result(f"{name(file['path'])}: left for later: {file['why']}")
