@@ -94,7 +94,11 @@ fn a_store_that_was_open_puts_new_files_elsewhere_and_finds_added_servers() {
     write(&inode, &pattern(30_000, 1), 0);
     let root = pool.directory.path().join("new");
     assert_eq!(add_server(&pool.pool.file, "disk", &root).unwrap(), "disk.3");
-    assert_eq!(add_server(&pool.pool.file, "disk", &root).unwrap(), "disk.3", "again it is the same");
+    let link = pool.directory.path().join("link");
+    std::os::unix::fs::symlink(&root, &link).unwrap();
+    for path in [&root, &link] {
+        assert_eq!(add_server(&pool.pool.file, "disk", path).unwrap(), "disk.3", "again it is the same");
+    }
     assert!(drained(&pool, "disk.0").is_done());
     before.due_look().expect("it is time for a look").take();
     let (_fd, made) = create(&before, "young");

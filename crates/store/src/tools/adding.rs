@@ -109,7 +109,7 @@ impl NewServers {
             let known: Vec<_> = pool.tiers.iter().map(|tier| &*tier.name).collect();
             Error::Invalid(format!("the pool has no tier '{tier}'; name one of {}", known.join(", ")))
         })?;
-        if let Some(server) = pool.there().find(|server| server.root == root) {
+        if let Some(server) = pool.there().find(|server| is_one_directory(&server.root, root)) {
             if server.tier == index && server.is_used() {
                 self.names.push(server.name.clone());
                 return Ok(());
@@ -147,6 +147,12 @@ impl NewServers {
         self.new.push(server);
         Ok(())
     }
+}
+
+/// Whether two paths lead to one directory, also through links; of directories that are not there the same path.
+fn is_one_directory(one: &Path, other: &Path) -> bool {
+    let identity = |path: &Path| rustix::fs::stat(path).map(|stat| (stat.st_dev, stat.st_ino));
+    one == other || identity(one).is_ok_and(|one| identity(other) == Ok(one))
 }
 
 fn marker_of(store: &Store, server: &Server) -> Marker {
