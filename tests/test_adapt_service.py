@@ -4,12 +4,12 @@ import errno
 import fcntl
 import json
 import os
+import secrets
 import signal
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from pathlib import Path
 
 import pytest
 
@@ -26,6 +26,7 @@ from stripewise.api import (
     metrics,
     moved,
     moving,
+    owned,
     promotion,
     small_files,
 )
@@ -34,6 +35,15 @@ from stripewise.api.between import Rounds
 from stripewise.api.pacing import Pace
 from stripewise.pool import Pool
 from stripewise.units import about_bytes
+
+
+def asks(pool):
+    """The file of a question, as of a command that waits."""
+    owned.make_directory(asking._directory(pool))
+    with owned.directory(asking._directory(pool)) as directory:
+        owned.make(directory, name := secrets.token_hex(8))
+    return asking._directory(pool) / name
+
 
 WRITE = "import sys; open(f'{sys.argv[1]}/young', 'wb').write(bytes(range(250)) * 4000)"
 
@@ -148,18 +158,18 @@ def test_a_service_that_takes_a_question_and_never_answers_is_told_of(file):
 @pytest.mark.parametrize("is_read_only", [False, True])
 def test_what_cannot_be_removed_is_no_question_and_no_decision_is_made_for_it(file, monkeypatch, is_read_only):
     """A directory among them, or a question as the namespace turns read-only."""
-    pool, unlink = Pool.load(file), Path.unlink
-    directory = asking._asked(pool).parent
+    pool, unlink = Pool.load(file), os.unlink
+    directory = asks(pool).parent
     assert asking.is_waiting(pool)
     if is_read_only:
-        monkeypatch.setattr(Path, "unlink", lambda *_, **__: (_ for _ in ()).throw(OSError(errno.EROFS, "read-only")))
+        monkeypatch.setattr(os, "unlink", lambda *_, **__: (_ for _ in ()).throw(OSError(errno.EROFS, "read-only")))
         assert asking.take(pool) == []
         (later,) = (of.name for of in directory.iterdir())
     else:
         (directory / "a directory").mkdir()
         (later,) = (of.name for of in directory.iterdir() if of.is_file())
         assert asking.take(pool) == [later], "it goes on past the other one"
-        later = asking._asked(pool).name
+        later = asks(pool).name
         assert asking.is_waiting(pool)
         assert asking.take(pool) == [later]
     assert not asking.is_waiting(pool)
@@ -169,13 +179,13 @@ def test_what_cannot_be_removed_is_no_question_and_no_decision_is_made_for_it(fi
     assert slept == [adapt_service.LOOK_S] * 3, "it waits"
     if is_read_only:
         # Once it can be written again, the next one takes it.
-        monkeypatch.setattr(Path, "unlink", unlink)
+        monkeypatch.setattr(os, "unlink", unlink)
         assert (asking.take(pool), asking.is_waiting(pool)) == ([later], False)
 
 
 def test_a_service_that_waits_sleeps_also_where_it_is_asked_again_and_again(file, monkeypatch):
     pool, slept = Pool.load(file), []
-    asking._asked(pool)
+    asks(pool)
     monkeypatch.setattr(adapt_service.time, "sleep", slept.append)
     adapt_service._wait(pool, 600.0, lambda: True)
     assert slept == [adapt_service.LOOK_S]
@@ -192,7 +202,7 @@ def test_what_root_makes_in_the_namespace_of_a_user_belongs_to_that_user(pool, t
     os.link(secret, namespace / moving.STATE)
     monkeypatch.setattr(kept_lines, "MOST_BYTES", 1)
     with adapting.alone(loaded):
-        question = asking._asked(loaded)
+        question = asks(loaded)
         for _ in range(2):
             adapting.failed(loaded, StripewiseError("the disk is tired"))
             moved.record(loaded, {"what": "copied", "path": "f", "copied_bytes": 1})

@@ -136,13 +136,18 @@ def alone(pool: Pool) -> Iterator[None]:
 def is_adapted(pool: Pool) -> bool:
     """Whether a process adapts the pool now."""
     try:
-        with (pool.namespace / LOCK).open("rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            return False
+        lock = owned.opened_to_read(pool.namespace / LOCK)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     except OSError:
         return False
+    finally:
+        os.close(lock)
+    return False
 
 
 def failed(pool: Pool, error: Exception, asked: Sequence[str] = ()) -> Decision:
@@ -157,7 +162,7 @@ def failed(pool: Pool, error: Exception, asked: Sequence[str] = ()) -> Decision:
     # What has failed may be what tells of the servers.
     with suppress(StripewiseError, OSError):
         decision |= measured.state(pool)
-    with suppress(OSError):
+    with suppress(StripewiseError, OSError):
         kept(pool).append(decision)
     return decision
 

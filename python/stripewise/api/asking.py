@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from stripewise._native import StripewiseError
@@ -28,6 +30,10 @@ __all__ = ["EndedError", "answer", "is_waiting", "take"]
 
 DIRECTORY = "adapt-asked"
 """In the pool's namespace."""
+NAME = re.compile("[0-9a-f]{16}")
+"""Of a question. What else is in the directory is none, and stays."""
+MOST_TAKEN = 100
+"""Questions that one decision answers; the next one answers more."""
 TAKE_S = 600.0
 """For how long a process may move nothing and not take what it is asked, or not answer it, as while it plans."""
 SAY_S = 30.0
@@ -47,40 +53,41 @@ _refused: dict[Path, frozenset[str]] = {}
 
 
 def is_waiting(pool: Pool) -> bool:
-    """Whether a command asks for a decision. Four system calls, or one where none ever did.
+    """Whether a command asks for a decision. Some system calls, or one where none ever did.
 
     What could not be removed as questions were taken is none, until they are taken again.
     """
-    directory = _directory(pool)
-    refused = _refused.get(directory, frozenset())
+    path = _directory(pool)
+    refused = _refused.get(path, frozenset())
     try:
-        with os.scandir(directory) as found:
-            return any(of.name not in refused for of in found)
+        with owned.directory(path) as directory:
+            return any(question not in refused for question in owned.files(directory, NAME))
     except OSError:
         return False
 
 
 def take(pool: Pool) -> list[str]:
-    """The names of all questions; the next decision answers them.
+    """The names of questions, `MOST_TAKEN` at most; the next decision answers them.
 
     What cannot be removed is no question: each look would find it again, and each decision would answer it.
     """
-    directory = _directory(pool)
-    taken, refused = [], set()
-    try:
-        files = list(directory.iterdir())
-    except OSError:
-        files = []  # No command ever asked, or what it asked cannot be answered.
-    for file in files:
-        try:
-            file.unlink()
-        except FileNotFoundError:
-            continue  # Its command has taken it back.
-        except OSError:
-            refused.add(file.name)
-        else:
-            taken.append(file.name)
-    _refused[directory] = frozenset(refused)
+    path = _directory(pool)
+    taken: list[str] = []
+    refused: set[str] = set()
+    # No command ever asked, or what it asked cannot be answered.
+    with suppress(OSError), owned.directory(path) as directory:
+        for question in owned.files(directory, NAME):
+            if len(taken) == MOST_TAKEN:
+                break
+            try:
+                os.unlink(question, dir_fd=directory)
+            except FileNotFoundError:
+                continue  # Its command has taken it back.
+            except OSError:
+                refused.add(question)
+            else:
+                taken.append(question)
+    _refused[path] = frozenset(refused)
     return sorted(taken)
 
 
@@ -103,38 +110,35 @@ def answer(
     While data moves it waits. Raises `EndedError` where the process that adapts the pool ends, and `StripewiseError`
     where it moves nothing, and neither takes the question nor answers it, in time.
     """
-    file = _asked(pool)
     told = _Told(pool, say, show, clock)
-    try:
+    with _asked(pool) as (directory, question):
         say(f"pool '{pool.name}' is adapted by another process, which is asked to decide now, by its own options")
-        while file.exists():
+        while owned.has(directory, question):
             told.look()
             time.sleep(LOOK_S)
-    finally:
-        file.unlink(missing_ok=True)
     told.goes_on()
     say("it decides, and moves what pays; Ctrl-C ends this command alone")
     stamp: object = ()
     while True:
         looked = adapt.kept(pool).stamp()
-        if looked != stamp and (decision := _decision(pool, file)) is not None:
+        if looked != stamp and (decision := _decision(pool, question)) is not None:
             return decision
         stamp = looked
         try:
             told.look()
         except EndedError:
             # It may have answered with its last word.
-            if (decision := _decision(pool, file)) is None:
+            if (decision := _decision(pool, question)) is None:
                 raise
             return decision
         time.sleep(LOOK_S)
 
 
-def _decision(pool: Pool, file: Path) -> adapt.Decision | None:
+def _decision(pool: Pool, question: str) -> adapt.Decision | None:
     """The decision that answers a question; `None` where there is none so far."""
     for decision in reversed(adapt.decisions(pool)):
         names = decision.get("asked")
-        if isinstance(names, list) and file.name in names:
+        if isinstance(names, list) and question in names:
             return decision
     return None
 
@@ -191,15 +195,22 @@ def _words(move: Move) -> str:
     return f"{words}; the decision follows"
 
 
-def _asked(pool: Pool) -> Path:
-    directory = _directory(pool)
-    file = directory / secrets.token_hex(8)
-    try:
-        owned.make_directory(directory)
-        os.close(owned.opened(file, os.O_WRONLY))
-    except OSError as error:
-        raise StripewiseError(
-            f"pool '{pool.name}' is adapted by another process, which cannot be asked to decide now: {file} cannot be "
-            f"made: {error.strerror}"
-        ) from error
-    return file
+@contextmanager
+def _asked(pool: Pool) -> Iterator[tuple[int, str]]:
+    """Asks; the directory of the question, and its name, which is taken back in the end."""
+    path, question = _directory(pool), secrets.token_hex(8)
+    with ExitStack() as stack:
+        try:
+            owned.make_directory(path)
+            directory = stack.enter_context(owned.directory(path))
+            owned.make(directory, question)
+        except OSError as error:
+            raise StripewiseError(
+                f"pool '{pool.name}' is adapted by another process, which cannot be asked to decide now: "
+                f"{path / question} cannot be made: {error.strerror}"
+            ) from error
+        try:
+            yield directory, question
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(question, dir_fd=directory)

@@ -36,6 +36,9 @@ MOST_PARTS = 64
 MOST_STEPS = 32
 """Of a file that is moved at once."""
 
+MOST_BYTES = 1 << 20
+"""Of the state: several times what as many lines have."""
+
 Stretch = tuple[int, int]
 Leaving = tuple[str, int, int, list[Stretch], bool]
 """A file, its handle and the version of that, its stretches, and whether they go to its place."""
@@ -50,7 +53,7 @@ def known(pool: Pool) -> Known:
     """
     file = pool.namespace / STATE
     try:
-        lines = json.loads(file.read_text(encoding="utf-8", errors="replace"))
+        lines = json.loads(owned.read(file, MOST_BYTES).decode(errors="replace"))
     except (FileNotFoundError, ValueError, RecursionError):
         return {}
     except OSError as error:

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from stripewise import decided
 from stripewise._native import StripewiseError
+from stripewise.api import kept_lines, owned
 from stripewise.api.kept_lines import Kept
 from stripewise.api.pacing import Progress, Then
 from stripewise.pool import Pool
@@ -143,20 +144,29 @@ _known: dict[Path, _Known] = {}
 
 
 def copied_bytes(pool: Pool, since_s: float) -> int:
-    """What was copied since then, as far as lines are kept. O(minutes with a line), and lines since the last time."""
+    """What was copied since then, as far as lines are kept. O(minutes with a line), and lines since the last time.
+
+    Raises `StripewiseError` where the lines are there and cannot be read: what may be copied is not known then.
+    """
     of, file = kept(pool), pool.namespace / FILE
+    newest = of.newest()
     try:
-        with of.newest().open("rb") as opened:
-            state = os.fstat(opened.fileno())
+        opened = owned.opened_to_read(newest)
+        try:
+            state = os.fstat(opened)
             known = _known.get(file)
             # A file that was removed may have left its number to the next one.
             if known is None or known.inode != state.st_ino or known.at > state.st_size:
-                known = _known[file] = _Known(state.st_ino)
+                known = _Known(state.st_ino)
                 known.add(of.of_file(of.old))
-            opened.seek(known.at)
-            text = opened.read()
+                _known[file] = known
+            text = owned.rest(opened, kept_lines.MOST_READ_BYTES, known.at)
+        finally:
+            os.close(opened)
     except FileNotFoundError:
         return 0
+    except OSError as error:
+        raise kept_lines.unreadable(newest, error) from error
     whole = text[: text.rfind(b"\n") + 1]
     known.at += len(whole)
     known.add(decided.lines(whole))

@@ -122,7 +122,7 @@ class Teller:
 def now(pool: Pool) -> Move | None:
     """The move that goes on; `None` where there is none, or it cannot be known. What is no number is not believed."""
     try:
-        descriptor = os.open(_file(pool), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        descriptor = owned.opened_to_read(_file(pool))
     except OSError:
         return None
     try:

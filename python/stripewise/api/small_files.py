@@ -26,6 +26,8 @@ STATE = "small-files.json"
 handle says."""
 MOST_KEPT = 4096
 """Files of which that is kept: the last ones."""
+MOST_BYTES = 1 << 20
+"""Of the state: several times what as many lines have."""
 MOST_FILES = 1000
 """That move with one look."""
 LEAST_MOVES = 0.25
@@ -42,7 +44,7 @@ def _kept(pool: Pool) -> Kept:
     """
     file = pool.namespace / STATE
     try:
-        lines = json.loads(file.read_text(encoding="utf-8", errors="replace"))
+        lines = json.loads(owned.read(file, MOST_BYTES).decode(errors="replace"))
     except (FileNotFoundError, ValueError, RecursionError):
         return {}
     except OSError as error:

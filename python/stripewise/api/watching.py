@@ -73,5 +73,5 @@ class Watch:
             stamp = adapt.kept(self._pool).stamp()
             if stamp != self._stamp:
                 self._decisions, self._stamp = adapt.decisions(self._pool), stamp
-        except OSError:
+        except (OSError, StripewiseError):
             self._decisions, self._stamp = [], None
