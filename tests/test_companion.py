@@ -105,6 +105,8 @@ def test_what_keeps_it_from_beginning_is_said_before_anything_is_mounted(heated,
     assert no_heat.returncode == 1 and ("calibrate" in no_heat.stderr or "keeps no heat" in no_heat.stderr)
     address = stripewise("mount", heated, "--metrics", "nowhere", check=False)
     assert address.returncode == 1 and "write [HOST:]PORT" in address.stderr
+    host = stripewise("mount", heated, "--metrics", "..:9123", check=False)
+    assert host.returncode == 1 and "'..' is no name of a host for the metrics" in host.stderr
     assert not mount.is_mount() and not (heated.parent / "mount").is_mount()
     assert not beside(heated) and not beside(pool.file)
 

@@ -223,6 +223,21 @@ def test_adapt_serves_nothing_where_it_cannot_listen_or_read_the_address(pool):
     assert refused.returncode == 1 and "write [HOST:]PORT" in refused.stderr
 
 
+@pytest.mark.parametrize("host", ["..", "a..b", f"{'a' * 64}.example", "\udcff", "a b", "a\0", "a\nb"])
+def test_what_is_no_name_of_a_host_is_refused(pool, host):
+    """The system is never asked for these: Python cannot put them as it is asked."""
+    for wrong in (lambda: metrics.serve(Pool.load(pool.file), f"{host}:0"), lambda: metrics.address(f"{host}:0")):
+        with pytest.raises(StripewiseError, match=r"write \[HOST:\]PORT"):
+            wrong()
+
+
+def test_an_address_has_a_host_or_is_of_this_machine_alone():
+    assert metrics.address("9123") == ("127.0.0.1", 9123)
+    assert metrics.address("localhost:0") == ("localhost", 0)
+    assert metrics.address("[::1]:65535") == ("::1", 65_535)
+    assert metrics.address(f"{'a' * 63}.example:1") == (f"{'a' * 63}.example", 1)
+
+
 def test_adapt_says_where_it_serves(pool):
     tried = pool.stripewise("adapt", pool.file, "--once", "--metrics", "127.0.0.1:0", check=False)
     assert "metrics for Prometheus at http://127.0.0.1:" in tried.stderr

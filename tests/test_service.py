@@ -1,5 +1,6 @@
 """systemd units: the command that writes one, and that systemd takes it."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -10,10 +11,17 @@ import pytest
 
 from conftest import PATIENCE_S
 from stripewise import StripewiseError
-from stripewise.api import service
+from stripewise.api import orchestrating, service
 from stripewise.pool import Pool
 
 OPTIONS = ["--hours", "22-6", "--limit", "100GB", "--rate", "50MB", "--metrics", "9123", "--urgent", "--horizon", "48"]
+
+
+@pytest.fixture
+def adapted(emulated):
+    """A pool that can be adapted: it keeps heat, and its servers have profiles."""
+    emulated.file.write_text(emulated.file.read_text() + "\n[heat]\n")
+    return emulated
 
 
 @pytest.fixture
@@ -56,17 +64,19 @@ def verified(unit):
         assert not wrong, told.stderr
 
 
-def test_the_command_installs_a_unit_that_runs_it_with_its_options(pool, config):
-    done = as_user("adapt", pool.file, *OPTIONS, "--install-unit")
+def test_the_command_installs_a_unit_that_runs_it_with_its_options(adapted, config):
+    pool = adapted
+    done = as_user("adapt", pool.file, *OPTIONS, "--json", "--install-unit")
     assert done.returncode == 0, done.stderr
-    unit = config / "stripewise-adapt-test.service"
+    unit = config / "stripewise-adapt-emulated.service"
     assert f"wrote {unit}" in done.stdout and f"systemctl --user enable --now {unit.name}" in done.stderr
     found = lines(unit)
     command = found["Service"]["ExecStart"]
     assert command.startswith("/") and f'"adapt" "{pool.file}" ' in command
     for option, value in zip(OPTIONS[:-3:2], OPTIONS[1:-3:2], strict=True):
         assert f'"{option}" "{value}"' in command
-    assert '"--urgent"' in command and '"--horizon" "48.0"' in command and "--install-unit" not in command
+    assert '"--urgent"' in command and '"--json"' in command
+    assert '"--horizon" "48.0"' in command and "--install-unit" not in command
     assert found["Service"]["Restart"] == "on-failure" and int(found["Service"]["RestartSec"]) >= 5
     assert (found["Service"]["IOSchedulingClass"], found["Install"]["WantedBy"]) == ("idle", "default.target")
     loaded = Pool.load(pool.file)
@@ -77,31 +87,115 @@ def test_the_command_installs_a_unit_that_runs_it_with_its_options(pool, config)
     verified(unit)
     # What it runs is what the command line takes.
     words = [word.strip('"') for word in command.split(" ")[1:]]
-    tried = pool.stripewise(*words, "--dry-run", check=False)
-    assert tried.returncode == 1 and "has no profile" in tried.stderr, "a pool that was not calibrated, and no option"
+    words[words.index("9123")] = "0"  # Other tests may serve there.
+    tried = pool.stripewise(*words, "--dry-run")
+    assert json.loads(tried.stdout)["why"] == "nothing was read or written of late"
     before = unit.read_text()
     again = as_user("adapt", pool.file, "--install-unit")
     assert again.returncode == 1 and f"{unit} exists" in again.stderr
     assert unit.read_text() == before
 
 
+LONG = f"{'a' * 64}.example:9123"
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--metrics", "nonsense"], "nonsense: write [HOST:]PORT for the metrics"),
+        (["--metrics", "..:9123"], "'..' is no name of a host"),
+        (["--metrics", LONG], "each part between two dots has 1 to 63 letters"),
+        (["--once"], "--once decides once, and the unit of --install-unit runs for good: leave one of them out"),
+        (["--dry-run"], "--dry-run decides once"),
+        (["--planner", "none"], "no planner 'none'"),
+    ],
+)
+def test_a_unit_of_adapt_that_could_only_fail_is_not_written(adapted, config, options, why):
+    refused = as_user("adapt", adapted.file, "--install-unit", *options)
+    assert refused.returncode == 1 and why in refused.stderr
+    assert not config.exists() and "wrote" not in refused.stdout
+
+
+def test_a_unit_of_a_pool_that_cannot_be_adapted_is_not_written(pool, emulated, config):
+    for file, why in ((pool.file, "has no profile"), (emulated.file, "keeps no heat: write a table [heat]")):
+        refused = as_user("adapt", file, "--install-unit")
+        assert refused.returncode == 1 and why in refused.stderr
+    assert not config.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--policy", "fair"], "no policy is named 'fair': take one of reuse-distance"),
+        (["--window", "0"], "a window of 0 ms: take 1 to 10000 ms"),
+        (["--window", "nan"], "take 1 to 10000 ms"),
+        (["--weight", "sim=nan"], "the weight nan of 'sim': take 0.001 to 1000"),
+        (["--limit", "sim=0"], "a limit of 0 bytes per second for 'sim' would stop it: take more"),
+        (["--listen", "7077"], "agents of other nodes need keys"),
+        (["--listen", "7077", "--keys", "/missing"], "the file of keys /missing is not there"),
+        (["--listen", "host:7077", "--keys", "/dev/null"], "'host:7077' is no address to listen on"),
+        (["--status"], "--status prints and exits, and --install-unit writes a unit: leave one of them out"),
+        (["--json"], "--json prints and exits"),
+        (["--policies"], "--policies prints and exits"),
+    ],
+)
+def test_a_unit_of_orchestrate_that_could_only_fail_is_not_written(pool, config, options, why):
+    refused = as_user("orchestrate", pool.file, "--install-unit", *options)
+    assert refused.returncode == 1 and why in refused.stderr
+    assert not config.exists() and "wrote" not in refused.stdout
+
+
+@pytest.mark.parametrize(
+    ("address", "is_one"),
+    [
+        ("7077", True),
+        ("0.0.0.0:7", True),
+        ("[::1]:65535", True),
+        ("", False),
+        ("host:7", False),
+        ("65536", False),
+        ("1.2.3.4", False),
+        ("::1:7077", False),
+        ("[1.2.3.4]:7", False),
+        (":7077", False),
+    ],
+)
+def test_where_a_unit_of_orchestrate_listens_is_what_the_orchestrator_takes(pool, address, is_one, tmp_path):
+    """The program itself takes no address that is refused, and refuses none that is taken."""
+    (keys := tmp_path / "keys").touch()
+    options = {"policy": "even", "window_s": 0.5, "weights": {}, "limits": {}, "keys": keys}
+    agent = [orchestrating.agent_program(), "orchestrate", tmp_path / "missing", "--policy", "even"]
+    tried = subprocess.run(
+        [*agent, "--window-ms", "500", f"--listen={address}", "--keys", keys],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert tried.returncode != 0 and ("address to listen on" in tried.stderr) is not is_one, tried.stderr
+    if is_one:
+        orchestrating.require(listen=address, **options)
+        return
+    with pytest.raises(StripewiseError, match="is no address to listen on"):
+        orchestrating.require(listen=address, **options)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="root's units are root's")
-def test_root_installs_a_unit_of_the_system(pool, tmp_path):
+def test_root_installs_a_unit_of_the_system(adapted, tmp_path):
     units = tmp_path / "units"
     units.mkdir()
     shadow = f'mount --bind {units} /etc/systemd/system && exec "$@"'
     prefix = ("unshare", "--mount", "sh", "-c", shadow, "sh")
     try:
-        done = pool.stripewise("adapt", pool.file, "--install-unit", prefix=prefix, check=False)
+        done = adapted.stripewise("adapt", adapted.file, "--install-unit", prefix=prefix, check=False)
     except FileNotFoundError:
         pytest.skip("this machine has no unshare")
     if "permission denied" in done.stderr or "must be superuser" in done.stderr:
         pytest.skip(f"no directory can be mounted here: {done.stderr.strip()}")
     assert done.returncode == 0, done.stderr
     (unit,) = units.iterdir()
-    assert unit.name == "stripewise-adapt-test.service"
+    assert unit.name == "stripewise-adapt-emulated.service"
     assert lines(unit)["Install"]["WantedBy"] == "multi-user.target"
-    assert "systemctl enable --now stripewise-adapt-test.service" in done.stderr
+    assert "systemctl enable --now stripewise-adapt-emulated.service" in done.stderr
     verified(unit)
 
 

@@ -21,29 +21,46 @@ from stripewise.api import activity, adapt, measured, swaps
 from stripewise.pool import Pool, Server
 from stripewise.usage import Usage
 
-__all__ = ["serve"]
+__all__ = ["address", "serve"]
 
 LOOPBACK = "127.0.0.1"
 SHARE = 0.01
 """Of the time, at most, for looks at all datafiles, which say what the pool has on its servers."""
 
 
-def serve(pool: Pool, address: str) -> tuple[str, Callable[[], None]]:
+def address(text: str) -> tuple[str, int]:
+    """Host and port of `[HOST:]PORT`, the host on loopback if there is none.
+
+    Raises `StripewiseError` for what is no address, or has a host that no machine can have as its name.
+    """
+    found = re.fullmatch(r"(?:(?P<host>[^\[\]:\s\0]+|\[[0-9a-fA-F:.]+\]):)?(?P<port>[0-9]{1,5})", text)
+    if found is None or int(found["port"]) > 65_535:
+        raise StripewiseError(f"{text}: write [HOST:]PORT for the metrics, such as 9123 or 127.0.0.1:9123")
+    host = (found["host"] or LOOPBACK).strip("[]")
+    try:
+        # As the system is asked for it.
+        host.encode("idna")
+    except UnicodeError as error:
+        raise StripewiseError(
+            f"{text}: '{host}' is no name of a host for the metrics: each part between two dots has 1 to 63 letters; "
+            f"write [HOST:]PORT, such as 9123 or 127.0.0.1:9123"
+        ) from error
+    return host, int(found["port"])
+
+
+def serve(pool: Pool, at: str) -> tuple[str, Callable[[], None]]:
     """Serves the metrics of a pool at `[HOST:]PORT`, in a thread; port 0 is any free one. The URL, and what ends it.
 
     Each request looks at the counters and the room of the servers, and at the decisions of `adapt`. Raises
     `StripewiseError` for what is no address, or cannot be listened at.
     """
-    found = re.fullmatch(r"(?:(?P<host>[^\[\]:]+|\[[0-9a-fA-F:.]+\]):)?(?P<port>\d{1,5})", address)
-    if found is None or int(found["port"]) > 65_535:
-        raise StripewiseError(f"{address}: write [HOST:]PORT for the metrics, such as 9123 or 127.0.0.1:9123")
-    host = (found["host"] or LOOPBACK).strip("[]")
+    host, port = address(at)
     registry = CollectorRegistry()
     registry.register(_PoolCollector(pool))
     try:
-        server, thread = start_http_server(int(found["port"]), host, registry)
+        server, thread = start_http_server(port, host, registry)
     except OSError as error:
-        reason = f"metrics cannot be served at {host}:{found['port']}: {error.strerror or error}"
+        reason = f"metrics cannot be served at {host}:{port}: {error.strerror or error}"
         raise StripewiseError(f"{reason}; name another address") from error
 
     def end() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,14 +33,22 @@ __all__ = [
     "policies",
     "program_rates",
     "rate",
+    "require",
     "status",
     "unit",
 ]
 
 DEFAULT_WINDOW_S = 0.5
 """The paper's window."""
+WINDOWS_S = (0.001, 10.0)
+"""The shortest window and the longest."""
+WEIGHTS = (0.001, 1000.0)
+"""The least weight and the greatest."""
 LONGEST_WAIT_S = 0.1
 """How long an end may be waited for."""
+WITHOUT_KEYS = (
+    "agents of other nodes need keys: make one for each by `stripewise agent new-key NODE` and give --keys FILE"
+)
 
 agent_program = native_paths.agent_program
 
@@ -126,6 +136,51 @@ def orchestrate(
         orchestrator.end()
 
 
+def require(
+    *,
+    policy: str,
+    window_s: float,
+    weights: Mapping[str, float],
+    limits: Mapping[str, int],
+    listen: str | None,
+    keys: Path | None,
+) -> None:
+    """Raises `StripewiseError` for what no orchestrator begins with: a unit with that could only fail."""
+    if policy not in policies():
+        raise StripewiseError(f"no policy is named '{policy}': take one of {', '.join(policies())}")
+    if not WINDOWS_S[0] <= window_s <= WINDOWS_S[1]:
+        raise StripewiseError(f"a window of {window_s * 1000:g} ms: take 1 to 10000 ms (500 is the paper's)")
+    for name, weight in weights.items():
+        if not WEIGHTS[0] <= weight <= WEIGHTS[1]:
+            raise StripewiseError(f"the weight {weight} of '{name}': take {WEIGHTS[0]:g} to {WEIGHTS[1]:g}")
+    for name, limit in limits.items():
+        if not limit:
+            raise StripewiseError(f"a limit of 0 bytes per second for '{name}' would stop it: take more")
+    if listen is None:
+        return
+    _require_listening(listen)
+    if keys is None:
+        raise StripewiseError(WITHOUT_KEYS)
+    if not keys.is_file():
+        raise StripewiseError(f"the file of keys {keys} is not there: make it first, then the unit")
+
+
+def _require_listening(listen: str) -> None:
+    """Raises `StripewiseError` for what is neither a port nor an IP address with one."""
+    found = re.fullmatch(r"(?:(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<four>[0-9.]+)):)?(?P<port>[0-9]{1,5})", listen)
+    is_right = found is not None and int(found["port"]) < 1 << 16
+    if found is not None and (address := found["six"] or found["four"]) is not None:
+        try:
+            is_right &= ip_address(address).version == (6 if found["six"] else 4)
+        except ValueError:
+            is_right = False
+    if not is_right:
+        raise StripewiseError(
+            f"'{listen}' is no address to listen on: give a PORT (of this machine alone), or ADDRESS:PORT with an IP "
+            f"address"
+        )
+
+
 def listening(
     pool: Pool,
     *,
@@ -142,9 +197,7 @@ def listening(
     Raises `StripewiseError` without a file of keys.
     """
     if keys is None:
-        raise StripewiseError(
-            "agents of other nodes need keys: make one for each by `stripewise agent new-key NODE` and give --keys FILE"
-        )
+        raise StripewiseError(WITHOUT_KEYS)
     rules = [word for name, weight in weights.items() for word in ("--weight", f"{name}={weight}")]
     rules += [word for name, limit in limits.items() for word in ("--limit", f"{name}={limit}")]
     options = ["--policy", policy, "--window-ms", f"{window_s * 1000:g}", "--listen", listen, "--keys", str(keys)]

@@ -11,8 +11,8 @@ import typer
 from stripewise import StripewiseError
 from stripewise.api import adapt as adapting
 from stripewise.api import adapt_service, asking, ending, promotion, service
+from stripewise.api import metrics as serving
 from stripewise.api.between import Rounds
-from stripewise.api.metrics import serve
 from stripewise.api.plan import planners
 from stripewise.api.pools import Pool
 from stripewise.cli import console, draining, settling
@@ -95,6 +95,12 @@ def adapt(
     pace = draining.pace(rate, urgent)
     _require_planner(planner)
     if install_unit:
+        once_alone = [option for option, given in (("--once", once), ("--dry-run", dry_run)) if given]
+        if once_alone:
+            raise StripewiseError(
+                f"{once_alone[0]} decides once, and the unit of --install-unit runs for good: leave one of them out"
+            )
+        _require_service(pool, metrics)
         options = ["--period", str(period_s), "--horizon", str(horizon_h), "--planner", planner]
         options += ["--promote", str(promote_s)]
         options += ["--limit", limit] if limit is not None else []
@@ -102,6 +108,7 @@ def adapt(
         options += ["--rate", rate] if rate is not None else []
         options += ["--urgent"] if urgent else []
         options += ["--metrics", metrics] if metrics is not None else []
+        options += ["--json"] if as_json else []
         _install(pool, options)
         return
     wanted = adapt_service.Wanted(limits, planner, pace, promote_s, period_s)
@@ -110,7 +117,7 @@ def adapt(
         if not dry_run and not _is_alone(pool, stack, once=once, as_json=as_json):
             return
         if metrics is not None:
-            url, _ = serve(pool, metrics)
+            url, _ = serving.serve(pool, metrics)
             console.say(f"metrics for Prometheus at {url}")
         if once or dry_run:
             with console.moving() as progress:
@@ -128,6 +135,13 @@ def _require_planner(planner: str) -> None:
     known = [of["name"] for of in planners()]
     if planner not in known:
         raise StripewiseError(f"no planner '{planner}'; there is {', '.join(known)}")
+
+
+def _require_service(pool: Pool, metrics: str | None) -> None:
+    """Raises `StripewiseError` where a unit could only fail: no decision can be made, or metrics have no address."""
+    adapt_service.require(pool)
+    if metrics is not None:
+        serving.address(metrics)
 
 
 def _is_alone(pool: Pool, stack: ExitStack, *, once: bool, as_json: bool) -> bool:

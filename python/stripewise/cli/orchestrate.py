@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stripewise import StripewiseError
 from stripewise.api import orchestrating, service
 from stripewise.api.pools import Pool
 from stripewise.cli import console
@@ -74,6 +75,10 @@ def orchestrate(
       stripewise orchestrate p/pool.toml --listen 10.0.0.1:7077 --keys keys
       stripewise orchestrate p/pool.toml --status
     """
+    asked = {"--policies": policies, "--status": status, "--json": as_json}
+    if install_unit and any(asked.values()):
+        option = next(option for option, given in asked.items() if given)
+        raise StripewiseError(f"{option} prints and exits, and --install-unit writes a unit: leave one of them out")
     if policies:
         grid = console.table(["policy", "serves"])
         for named, words in orchestrating.policies().items():
@@ -87,6 +92,9 @@ def orchestrate(
     weights, limits = orchestrating.ordered_weights(weight or []), orchestrating.ordered_limits(limit or [])
 
     if install_unit:
+        orchestrating.require(
+            policy=policy, window_s=window_ms / 1000, weights=weights, limits=limits, listen=listen, keys=keys
+        )
         options = ["--policy", policy, "--window", f"{window_ms:g}"]
         options += [word for rule in weight or [] for word in ("--weight", rule)]
         options += [word for rule in limit or [] for word in ("--limit", rule)]
