@@ -15,6 +15,7 @@ from stripewise import StripewiseError
 from stripewise.api import adapt as adapting
 from stripewise.api import adapt_service, asking, kept_lines, leaving, moved, moving, owned, small_files
 from stripewise.api.adapt_service import Wanted
+from stripewise.cli import adapt as commands
 from stripewise.pool import Pool
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root works on the pools of other users")
@@ -240,6 +241,37 @@ def test_commands_say_what_is_in_the_place_of_a_file(file, stripewise, secret, w
     refused = stripewise(*words, file, check=False)
     assert refused.returncode == 1
     assert f"{pool.namespace / adapting.STATE} cannot be read: it is no regular file; remove it" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ({"verdict": "failed", "why": "\x1b]0;x\x07"}, r"\x1b]0;x\x07"),
+        ({"verdict": "kept"}, f"{adapting.STATE} is no decision: remove that file"),
+        ({"verdict": "moved", "ratio": "x", "is_part": 1}, "is no decision"),
+        ({}, "is no decision"),
+    ],
+)
+def test_an_answer_that_the_owner_has_written_commands_no_terminal(file, monkeypatch, line, why):
+    pool = Pool.load(file)
+    monkeypatch.setattr(asking, "answer", lambda *_: {"time_s": 1.0, "asked": ["0" * 16], **line})
+    with pytest.raises(StripewiseError) as refused:
+        commands._ask(pool, as_json=False)
+    assert why in str(refused.value) and "\x1b" not in str(refused.value)
+
+
+def test_a_line_that_would_be_too_long_names_fewer_files(file, monkeypatch):
+    """So that what is written is never too long to be read."""
+    pool = Pool.load(file)
+    monkeypatch.setattr(kept_lines, "MOST_LINE_BYTES", 2000)
+    files = [{"path": "\udcff" * 50, "why": "it is open"}] * 1000
+    adapting.kept(pool).append({"verdict": "kept", "skipped": files, "hints": [{"number": of} for of in range(1000)]})
+    (found,) = adapting.decisions(pool)
+    assert (pool.namespace / adapting.STATE).stat().st_size <= 2002
+    assert found["skipped"] == files[: len(found["skipped"])] and found["left_out"] == 1000 - len(found["skipped"])
+    assert found["hints"][-1] == {"number": 999}, "the last ones count"
+    with pytest.raises(OSError, match="the line would have"):
+        adapting.kept(pool).append({"verdict": "kept", "why": "x" * 2000})
 
 
 def test_another_name_of_the_owners_own_file_is_read_and_written(file, tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,7 +18,7 @@ from stripewise.api.pools import Pool
 from stripewise.cli import console, draining, settling
 from stripewise.cli import limits as limiting
 from stripewise.cli.finite import finite
-from stripewise.terminal import name
+from stripewise.terminal import name, plain
 from stripewise.units import about_bytes, counted, mib_per_s, seconds
 
 if TYPE_CHECKING:
@@ -164,9 +164,22 @@ def _ask(pool: Pool, *, as_json: bool) -> None:
     """Has the service decide now, and shows what it has decided."""
     with console.others_move() as show:
         decision = asking.answer(pool, console.say, show)
-    if decision["verdict"] == "failed":
-        raise StripewiseError(str(decision["why"]))
-    _show(decision, as_json=as_json)
+    if decision.get("verdict") == "failed":
+        raise StripewiseError(plain(str(decision.get("why"))))
+    try:
+        _show(decision if as_json else _plain(decision), as_json=as_json)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        # The owner of the pool may have written the line.
+        raise StripewiseError(f"the answer in {adapting.state_file(pool)} is no decision: remove that file") from error
+
+
+def _plain(of: Any) -> Any:  # noqa: ANN401
+    """What another process has decided, without letters that command a terminal."""
+    if isinstance(of, dict):
+        return {key: _plain(value) for key, value in of.items()}
+    if isinstance(of, list):
+        return [_plain(one) for one in of]
+    return plain(of) if isinstance(of, str) else of
 
 
 def _show(done: Decision, *, as_json: bool) -> None:
