@@ -260,6 +260,19 @@ def test_an_answer_that_the_owner_has_written_commands_no_terminal(file, monkeyp
     assert why in str(refused.value) and "\x1b" not in str(refused.value)
 
 
+def test_a_fifo_among_datafiles_is_not_waited_for(file, tmp_path, secret):
+    """As `optimize` empties the page cache of servers between two runs."""
+    shelf = tmp_path / "server" / "00"
+    shelf.mkdir(parents=True)
+    (shelf / "datafile").touch()
+    put("FIFO", shelf / "fifo", secret)
+    (tmp_path / "server" / "linked").symlink_to(shelf)
+    script = "import sys; from pathlib import Path; from stripewise.optimize import cache; "
+    script += "print(cache._drop_server(Path(sys.argv[1])))"
+    command = [sys.executable, "-c", script, tmp_path / "server"]
+    assert subprocess.run(command, capture_output=True, check=True, timeout=PATIENCE_S).stdout == b"1\n"
+
+
 def test_a_line_that_would_be_too_long_names_fewer_files(file, monkeypatch):
     """So that what is written is never too long to be read."""
     pool = Pool.load(file)

@@ -1,6 +1,7 @@
 """The page cache between measured runs on real devices."""
 
 import os
+import stat
 from pathlib import Path
 
 from stripewise.pool import Pool
@@ -33,12 +34,15 @@ def drop(pool: Pool) -> str:
 def _drop_server(directory: Path) -> int:
     count = 0
     for shelf in directory.iterdir():
-        for file in shelf.iterdir() if shelf.is_dir() else ():
+        for file in shelf.iterdir() if shelf.is_dir() and not shelf.is_symlink() else ():
             try:
-                descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW)
+                # The owner of the server may have put a FIFO there, which is not waited for.
+                descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             except OSError:
                 continue  # another user's, or removed since it was listed
             try:
+                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    continue
                 os.fsync(descriptor)
                 os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
                 count += 1
