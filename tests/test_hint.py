@@ -219,6 +219,57 @@ def test_what_a_file_has_is_changed_by_itself(pool):
     assert pool.stripewise("fsck", pool.file).returncode == 0
 
 
+def test_a_directory_whose_path_is_not_utf_8_is_hinted_shown_and_left(pool):
+    pool.stripewise("mount", pool.file)
+    try:
+        directory = pool.mount / os.fsdecode(b"u\xff")
+        directory.mkdir()
+        said = pool.stripewise("hint", directory, "readahead=8M").stdout
+        assert said == "u\\udcff: version 1\n  all names: readahead=8MiB:2\n"
+        refused = pool.stripewise("hint", directory, "class=1", "layout=hdd.0:64K", check=False)
+        assert (refused.returncode, "cannot give a layout: its path is not UTF-8" in refused.stderr) == (1, True)
+        assert pool.stripewise("hint", directory, "--show").stdout == said
+        (directory / "a").write_bytes(b"x")
+        assert pool.stripewise("hint", directory / "a", "class=1").stdout.endswith("readahead=8MiB:2, class=1\n")
+        why = pool.stripewise("hint", directory / "a", "--why").stdout
+        assert "a new file of its name gets readahead=8MiB:2 by the hints of its directory, version 1" in why
+        assert pool.stripewise("hint", directory, "--remove").stdout == "u\\udcff: no hints\n"
+        pool.stripewise("hint", directory, "readahead=8M")
+        assert pool.stripewise("hint", directory, "--remove", "--all").stdout == "u\\udcff: no hints\n"
+    finally:
+        pool.stripewise("umount", "--lazy", pool.mount)
+
+
+def test_a_file_is_hinted_and_shown_whatever_the_hints_of_its_directory_are(pool):
+    pool.stripewise("mount", pool.file)
+    try:
+        directory, file = pool.mount / "z", pool.mount / "z" / "f"
+        directory.mkdir()
+        file.write_bytes(b"x")
+        pool.stripewise("hint", directory, "layout=hdd.0:64K", "--for", "*.raw")
+        own = Pool.load(pool.file).namespace / "tree" / "z"
+        os.setxattr(own, "user.stripewise.hints", b"SWDH\x02 of a later release")
+        given = pool.stripewise("hint", file, "readahead=8M").stdout
+        assert given == "z/f: version 2\n  readahead=8MiB:2\n"
+        assert pool.stripewise("hint", file, "--show").stdout == given
+        why = pool.stripewise("hint", file, "--why").stdout
+        assert "gets nothing by the hints of its directory: hints of z: they have format 2" in why
+        assert pool.stripewise("hint", file, "--remove").stdout == "z/f: version 3\n  no optimisation\n"
+        # Of the directory, what cannot be told afterwards is not set, and what is removed is removed.
+        for arguments in (["--show"], ["small=4K"], ["layout=hdd.1:64K"], ["--remove"]):
+            refused = pool.stripewise("hint", directory, *arguments, check=False)
+            assert (refused.returncode, "hints of z: they have format 2" in refused.stderr) == (1, True)
+        rules = (Pool.load(pool.file).namespace / "rules.toml").read_text()
+        assert rules.count("[[rule]]") == 1
+        left = pool.stripewise("hint", directory, "--remove", "layout", "--for", "*.raw")
+        assert left.stdout == ""
+        assert "z is changed, and what it has now cannot be shown: hints of z" in left.stderr
+        assert "[[rule]]" not in (Pool.load(pool.file).namespace / "rules.toml").read_text()
+        assert pool.stripewise("hint", directory, "--remove", "--all").stdout == "z: no hints\n"
+    finally:
+        pool.stripewise("umount", "--lazy", pool.mount)
+
+
 def last_opens(pool, name):
     """What `--why` says of the last opens of a file, on the one mount of the pool; its words and its JSON agree."""
     found = json.loads(pool.stripewise("hint", pool.mount / name, "--why", "--json").stdout)["opens"]

@@ -824,6 +824,8 @@ class PathTaken(TypedDict):
     """The tier on which it has landed, until it moves to its place."""
     hinted_now: list[str]
     hints_version: int
+    hints_fault: str | None
+    """Why the hints of its directory cannot be read or understood, so that they say nothing."""
     opens: list[MountOpens]
     """For each mount of the pool that this process sees."""
 

@@ -137,6 +137,8 @@ pub(crate) fn hint_set<'py>(
     let pattern = pattern_of(pattern)?;
     let store = Store::of_file(&pool_file).map_err(raise)?;
     let Asked { optimisations, layout } = Asked::parse(&settings, &store)?;
+    // What could not be told afterwards is not changed.
+    describe(&store, &path, &store.hints(&path).map_err(raise)?)?;
     store.say_hints(&path, pattern, optimisations, layout.as_ref()).map_err(raise)?;
     to_python(py, &describe(&store, &path, &store.hints(&path).map_err(raise)?)?)
 }
@@ -262,6 +264,7 @@ pub(crate) fn path_taken<'py>(
             "landed_on": taken.landed_on,
             "hinted_now": described(&taken.hinted_now),
             "hints_version": taken.hints_version,
+            "hints_fault": taken.hints_fault,
             "opens": opens,
         }),
     )

@@ -5,6 +5,8 @@ mod common;
 use common::life::{On, findings};
 use common::{TestPool, in_own_mounts, layout, mount_tmpfs, pattern};
 use rustix::fs::{FallocateFlags, Mode, OFlags, RenameFlags, XattrFlags};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
 use std::sync::Arc;
@@ -250,6 +252,55 @@ fn forged_hints_keep_no_file_from_being_made() {
     store.remove_hints(Path::new(".")).unwrap();
     let none = store.hints(Path::new(".")).unwrap();
     assert_eq!((none.hints().len(), none.version), (0, 1), "that of a later release has its version elsewhere or here");
+}
+
+/// What is wrong with the hints of a directory is told beside what a file there has, which is changed all the same.
+#[test]
+fn a_file_of_a_directory_with_damaged_hints_is_hinted_and_told_of() {
+    let pool = TestPool::new(2);
+    let files = Files::open(pool.pool.clone()).unwrap();
+    let store = files.store();
+    set(store, ".", None, 8192);
+    make(&files, "f", b"bytes");
+    let mut later = DirectoryHints::default().encode().unwrap();
+    later[4] = 2;
+    rustix::fs::setxattr(pool.pool.namespace.join("tree"), ATTRIBUTE, &later, XattrFlags::empty()).unwrap();
+    let mut ahead = Optimisations::default();
+    ahead.enable(READAHEAD.index, OptimisationSetting::parse("readahead").unwrap().pack().1).unwrap();
+    store.hint_file(Path::new("f"), &ahead).unwrap();
+    let why = store.path_taken(Path::new("f")).unwrap();
+    assert_eq!((why.version, why.reads_ahead), (2, true));
+    assert_eq!((why.hinted_now, why.hints_version), (Optimisations::default(), 0));
+    let fault = why.hints_fault.unwrap();
+    assert!(fault.starts_with("hints of .: they have format 2"), "{fault}");
+    assert!(store.unhint_file(Path::new("f"), None).unwrap());
+    store.remove_hints(Path::new(".")).unwrap();
+    assert_eq!(store.path_taken(Path::new("f")).unwrap().hints_fault, None);
+}
+
+/// Patterns of rules are UTF-8, so that none names such a directory: it has no rule, can get none, and has its hints all the same.
+#[test]
+fn a_directory_whose_path_is_not_utf_8_has_hints_and_no_rule() {
+    let pool = TestPool::new(2);
+    let files = Files::open(pool.pool.clone()).unwrap();
+    let store = files.store();
+    let directory = Path::new(OsStr::from_bytes(b"u\xff"));
+    files.make_directory(directory, Mode::from_raw_mode(0o700)).unwrap();
+    let on_one = layout(&[(0, &[(0, 4096)])]);
+    store.set_rule(&Pattern::new("**/*.raw").unwrap(), &on_one).unwrap();
+    store.say_hints(directory, None, small(4096), None).unwrap();
+    let before = store.hints(directory).unwrap();
+    let refused = store.say_hints(directory, None, small(8192), Some(&on_one)).unwrap_err().to_string();
+    assert!(refused.contains("cannot give a layout: its path is not UTF-8"), "{refused}");
+    assert_eq!((store.hints(directory).unwrap(), store.rules().unwrap().len()), (before, 1));
+    assert_eq!(store.hinted_layouts(directory).unwrap().len(), 0);
+    let only_layout = Unsaid::Some { indices: &[], layout: true };
+    assert!(!store.unsay_hints(directory, None, only_layout).unwrap());
+    assert!(store.unsay_hints(directory, None, Unsaid::All).unwrap());
+    assert!(!store.unsay_hints(directory, None, Unsaid::All).unwrap());
+    store.say_hints(directory, None, small(4096), None).unwrap();
+    store.remove_hints(directory).unwrap();
+    assert_eq!((store.hints(directory).unwrap().hints().len(), store.rules().unwrap().len()), (0, 1));
 }
 
 /// Copies of hints are told apart by their version, also where all of them were removed meanwhile.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stripewise import terminal
+from stripewise import StripewiseError, terminal
 from stripewise.api import hinting, placing
 from stripewise.api.pools import Pool
 from stripewise.cli import console
@@ -100,7 +100,7 @@ def hint(
             hinting.remove_from_file(place, settings or [])
         elif settings:
             hinting.hint_file(place, settings)
-        _print_file(place, as_json=as_json)
+        _print_after(_print_file, place, is_changed=not show, as_json=as_json)
         return
     if everything:
         hinting.remove_all(place)
@@ -108,7 +108,7 @@ def hint(
         hinting.remove(place, settings or [], pattern=pattern)
     elif settings:
         hinting.hint(place, settings, pattern=pattern)
-    _print(place, as_json=as_json)
+    _print_after(_print, place, is_changed=not show, as_json=as_json)
 
 
 def _listed(table: Iterable[Optimisation]) -> list[str]:
@@ -128,6 +128,16 @@ def _range(parameter: OptimisationParameter) -> str:
 
 # The table that the parser reads by is the one that the help is made of.
 hint.__doc__ = (hint.__doc__ or "").replace("{optimisations}", "\n      ".join(_listed(hinting.optimisations())))
+
+
+def _print_after(show: Callable[..., None], place: Place, *, is_changed: bool, as_json: bool) -> None:
+    """Shows what there is now. Where that fails behind a change, the change is made, and the command does not fail."""
+    try:
+        show(place, as_json=as_json)
+    except StripewiseError as error:
+        if not is_changed:
+            raise
+        console.warn(f"{terminal.name(place.name)} is changed, and what it has now cannot be shown: {error}")
 
 
 def _print_file(place: Place, *, as_json: bool) -> None:
@@ -202,6 +212,8 @@ def _print_why(place: Place, *, as_json: bool) -> None:
     if taken["rule"] is not None:
         rule = terminal.name(taken["rule"])
         console.result(f"  a new file of its name gets the layout of the rule '{rule}', by `apply` or a hint")
+    elif taken["hints_fault"] is not None:
+        console.result(f"  a new file of its name gets nothing by the hints of its directory: {taken['hints_fault']}")
     else:
         now = ", ".join(taken["hinted_now"]) or "nothing"
         console.result(

@@ -65,6 +65,8 @@ pub struct PathTaken {
     pub hinted_now: Optimisations,
     /// Version of these hints.
     pub hints_version: u32,
+    /// Why these hints cannot be read or understood, so that they say nothing.
+    pub hints_fault: Option<String>,
 }
 
 /// What a directory is to say no more of some names.
@@ -86,12 +88,16 @@ impl Store {
     /// and locks of this moment. What opens that are there have taken is known to their processes alone.
     ///
     /// # Errors
-    /// It is no regular file, or its handle, its directory's hints or the rules cannot be read.
+    /// It is no regular file, or its handle or the rules cannot be read.
     pub fn path_taken(self: &Arc<Self>, path: &Path) -> Result<PathTaken> {
         let status = self.status(path)?;
         let placed = status.placed.ok_or_else(|| Error::NotPlaced { file: path.display().to_string() })?;
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let hints = self.hints(directory)?;
+        // What is said of new files is no part of what this one has.
+        let (hints, hints_fault) = match self.hints(directory) {
+            Ok(hints) => (hints, None),
+            Err(error) => (DirectoryHints::default(), Some(error.to_string())),
+        };
         let name = path.file_name().unwrap_or_default();
         let inode = self.existing(path)?;
         let asked = AskedPaths::parse(&placed.made_with);
@@ -112,6 +118,7 @@ impl Store {
             landed_on: placed.landed_on,
             hinted_now: hints.of_name(name.as_bytes()),
             hints_version: hints.version,
+            hints_fault,
         })
     }
 

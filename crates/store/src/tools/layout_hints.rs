@@ -20,16 +20,16 @@ pub struct HintedLayout {
     pub layout: Arc<Layout>,
 }
 
-/// How the patterns begin that match no file but below the directory at `path` (relative to the tree).
-fn beginning(path: &Path) -> Result<String> {
+/// How the patterns begin that match no file but below the directory at `path` (relative to the tree). `None`: no rule names it, as
+/// patterns are UTF-8 and its path is not.
+fn beginning(path: &Path) -> Result<Option<String>> {
     let mut names = path.components().peekable();
     if names.peek().is_none() || path == Path::new(".") {
-        return Ok(String::new());
+        return Ok(Some(String::new()));
     }
-    let text = path.to_str().ok_or_else(|| {
-        Error::Invalid(format!("{}: the name of the directory is no UTF-8, as patterns of rules are", path.display()))
-    })?;
-    Ok(format!("{}/", Pattern::exact(text).map_err(|error| Error::Invalid(error.to_string()))?.as_str()))
+    let Some(text) = path.to_str() else { return Ok(None) };
+    let exact = Pattern::exact(text).map_err(|error| Error::Invalid(error.to_string()))?;
+    Ok(Some(format!("{}/", exact.as_str())))
 }
 
 /// The pattern of the rule for the names of `names` (all: `None`) in and below a directory.
@@ -39,9 +39,10 @@ fn pattern_of(beginning: &str, names: Option<&Pattern>) -> Result<Pattern> {
 }
 
 /// The patterns of the rules that say something of exactly these names: the one of hints, and, as `apply` sets it for files to
-/// come, the one of the directory itself.
-fn patterns_of(beginning: &str, names: Option<&Pattern>) -> Result<Vec<Pattern>> {
-    let mut found = vec![pattern_of(beginning, names)?];
+/// come, the one of the directory itself. None where no rule can name the directory.
+fn patterns_of(path: &Path, names: Option<&Pattern>) -> Result<Vec<Pattern>> {
+    let Some(beginning) = beginning(path)? else { return Ok(Vec::new()) };
+    let mut found = vec![pattern_of(&beginning, names)?];
     if let Some(names) = names {
         let text = format!("{beginning}{}", names.as_str());
         found.push(Pattern::new(&text).map_err(|error| Error::Invalid(error.to_string()))?);
@@ -55,7 +56,7 @@ impl Store {
     /// matches. Where what is to be done `then` fails, nothing is changed.
     ///
     /// # Errors
-    /// The path of the directory is no text, the pool cannot have the layout, or the rules cannot be written; those of `then`.
+    /// The path of the directory is not UTF-8, the pool cannot have the layout, or the rules cannot be written; those of `then`.
     pub(crate) fn hint_layout(
         &self,
         path: &Path,
@@ -63,7 +64,10 @@ impl Store {
         layout: &Layout,
         then: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
-        let beginning = beginning(path)?;
+        let beginning = beginning(path)?.ok_or_else(|| {
+            let why = "its path is not UTF-8, and a layout is a rule, whose pattern is: rename the directory";
+            Error::Invalid(format!("{} cannot give a layout: {why}", path.display()))
+        })?;
         let pattern = pattern_of(&beginning, names)?;
         let first = names.is_none().then(|| format!("{beginning}{BELOW}"));
         self.set_rule_before(&pattern, layout, first.as_deref(), then)
@@ -74,7 +78,7 @@ impl Store {
     /// # Errors
     /// The rules, or the layout of one, cannot be read.
     pub fn hinted_layouts(&self, path: &Path) -> Result<Vec<HintedLayout>> {
-        let beginning = beginning(path)?;
+        let Some(beginning) = beginning(path)? else { return Ok(Vec::new()) };
         let below = |rule: &Rule| rule.pattern.as_str().strip_prefix(&beginning).map(str::to_owned);
         let rules = self.rules()?;
         let found = rules.iter().filter_map(|rule| below(rule).map(|pattern| (pattern, rule)));
@@ -86,7 +90,7 @@ impl Store {
     /// # Errors
     /// The rules cannot be read.
     pub(crate) fn has_hinted_layout(&self, path: &Path, names: Option<&Pattern>) -> Result<bool> {
-        let patterns = patterns_of(&beginning(path)?, names)?;
+        let patterns = patterns_of(path, names)?;
         Ok(self.rules()?.iter().any(|rule| patterns.contains(&rule.pattern)))
     }
 
@@ -100,7 +104,7 @@ impl Store {
         names: Option<&Pattern>,
         then: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
-        let patterns = patterns_of(&beginning(path)?, names)?;
+        let patterns = patterns_of(path, names)?;
         self.change_rules_then(|rules| rules.retain(|rule| !patterns.contains(&rule.pattern)), then)
     }
 
@@ -109,7 +113,7 @@ impl Store {
     /// # Errors
     /// As [`Store::remove_hinted_layout`].
     pub(crate) fn remove_hinted_layouts(&self, path: &Path, then: impl FnOnce() -> Result<()>) -> Result<()> {
-        let beginning = format!("{}{BELOW}", beginning(path)?);
+        let Some(beginning) = beginning(path)?.map(|beginning| format!("{beginning}{BELOW}")) else { return then() };
         let is_own = |rule: &Rule| {
             let names = rule.pattern.as_str().strip_prefix(&beginning);
             names.is_some_and(|names| !names.contains('/'))
