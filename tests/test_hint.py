@@ -270,6 +270,38 @@ def test_a_file_is_hinted_and_shown_whatever_the_hints_of_its_directory_are(pool
         pool.stripewise("umount", "--lazy", pool.mount)
 
 
+def test_why_names_the_rule_that_gives_a_layout_and_a_rule_stays_with_its_path(pool):
+    pool.stripewise("mount", pool.file)
+    try:
+        directory = pool.mount / "r"
+        directory.mkdir()
+        (directory / "before.raw").write_bytes(b"x")
+        said = pool.stripewise("hint", directory, "layout=hdd.0-1:64K", "--for", "*.raw").stdout
+        for name in ("a.raw", "b"):
+            (directory / name).write_bytes(b"x")
+        why = {
+            name: pool.stripewise("hint", directory / name, "--why").stdout.splitlines()[1]
+            for name in ("a.raw", "b", "before.raw")
+        }
+        plain = "  because that is its layout; its handle has no optimisation"
+        rule = "; files of its path get this layout by the rule 'r/**/*.raw', of `apply` or a hint"
+        assert why == {"a.raw": plain + rule, "b": plain, "before.raw": plain}
+        given = pool.stripewise("hint", directory / "a.raw", "class=1", "--json").stdout
+        assert json.loads(given)["has_layout_of_rule"]
+        assert rule in pool.stripewise("hint", directory / "a.raw", "--why").stdout
+        # As a rule is of a path: the directory has lost it, and the next one of that name has it, and says so.
+        directory.rename(pool.mount / "r2")
+        directory.mkdir()
+        assert pool.stripewise("hint", pool.mount / "r2", "--show").stdout == "r2: no hints\n"
+        assert pool.stripewise("hint", directory, "--show").stdout == said
+        assert "  r/**/*.raw: layout=hdd.0-1:64KiB\n" in pool.stripewise("hint", pool.mount, "--show").stdout
+        assert "by the rule" not in pool.stripewise("hint", pool.mount / "r2" / "a.raw", "--why").stdout
+        left = pool.stripewise("hint", directory, "--remove", "layout", "--for", "*.raw").stdout
+        assert left == "r: no hints\n"
+    finally:
+        pool.stripewise("umount", "--lazy", pool.mount)
+
+
 def last_opens(pool, name):
     """What `--why` says of the last opens of a file, on the one mount of the pool; its words and its JSON agree."""
     found = json.loads(pool.stripewise("hint", pool.mount / name, "--why", "--json").stdout)["opens"]

@@ -820,6 +820,8 @@ class PathTaken(TypedDict):
     direct_least_bytes: int | None
     rule: str | None
     """The pattern of the rule that names the layout of a new file of its path."""
+    has_layout_of_rule: bool
+    """Whether the layout of that rule is the one that it has."""
     landed_on: str | None
     """The tier on which it has landed, until it moves to its place."""
     hinted_now: list[str]

@@ -261,6 +261,7 @@ pub(crate) fn path_taken<'py>(
             "rank": taken.rank,
             "direct_least_bytes": taken.direct_least_bytes,
             "rule": taken.rule.as_ref().map(Pattern::as_str),
+            "has_layout_of_rule": taken.has_layout_of_rule,
             "landed_on": taken.landed_on,
             "hinted_now": described(&taken.hinted_now),
             "hints_version": taken.hints_version,

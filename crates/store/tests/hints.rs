@@ -169,7 +169,12 @@ fn a_rule_names_every_byte_so_that_hints_change_nothing_there() {
     make(&files, "f.raw", b"bytes");
     make(&files, "f", b"bytes");
     assert_eq!((where_it_is(store, "f.raw").0, where_it_is(store, "f").0), (0, 8192));
-    assert_eq!(store.path_taken(Path::new("f.raw")).unwrap().rule.unwrap().as_str(), "*.raw");
+    let why = store.path_taken(Path::new("f.raw")).unwrap();
+    assert_eq!((why.rule.unwrap().as_str(), why.has_layout_of_rule), ("*.raw", true));
+    assert!(!store.path_taken(Path::new("f")).unwrap().has_layout_of_rule);
+    // Another layout since then, which the file does not have.
+    store.set_rule(&Pattern::new("*.raw").unwrap(), &layout(&[(0, &[(0, 4096)])])).unwrap();
+    assert!(!store.path_taken(Path::new("f.raw")).unwrap().has_layout_of_rule);
 }
 
 /// The layouts that a directory hints are rules: they reach what is below it, by name, and nothing beside it.

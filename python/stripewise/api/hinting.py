@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from stripewise import _native, mounts
 from stripewise._native import StripewiseError
 from stripewise.places import Place
+from stripewise.terminal import name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -146,15 +147,22 @@ def _asked(file: Place) -> tuple[list[tuple[str, str]], list[str]]:
 
 
 def reason(taken: PathTaken) -> str:
-    """Who has given a file its path, as far as its handle tells."""
-    given = ", ".join(taken["made_with"])
-    is_as_made = taken["version"] == 1
+    """Who has given a file its path, as far as its handle tells, and the rule whose layout it has."""
     if not taken["has_handle"]:
         return "it has no handle: it was made beside the mount"
+    reason = _reason_by_handle(taken)
+    if taken["rule"] is None or not taken["has_layout_of_rule"]:
+        return reason
+    return f"{reason}; files of its path get this layout by the rule '{name(taken['rule'])}', of `apply` or a hint"
+
+
+def _reason_by_handle(taken: PathTaken) -> str:
+    given = ", ".join(taken["made_with"])
+    is_as_made = taken["version"] == 1
     if given and (is_as_made or all(each.startswith("small=") for each in taken["made_with"])):
         return f"it was made with {given}"
     if given:
         return f"it has {given}, from when it was made or by `hint` or `adapt` since"
     if is_as_made:
-        return "that is its layout, which no hint has given it"
+        return "that is its layout; its handle has no optimisation"
     return "that is its layout by now: its layout or hints were changed since it was made, as `apply` and `adapt` do"

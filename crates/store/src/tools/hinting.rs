@@ -6,6 +6,7 @@ use crate::format::hints::{ATTRIBUTE, DirectoryHints, MAX_BYTES};
 use crate::format::parser::AskedPaths;
 use crate::os::error::{Error, HintsError, Result};
 use crate::os::sys::{proc_path, retry};
+use crate::pool::rules::Rule;
 use crate::pool::store::Store;
 use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use rustix::fs::{FlockOperation, Mode, OFlags, XattrFlags};
@@ -59,6 +60,8 @@ pub struct PathTaken {
     pub direct_least_bytes: Option<u64>,
     /// The pattern of the rule that names the layout of a new file of its path, if one does: hints change no place then.
     pub rule: Option<Pattern>,
+    /// Whether the layout of that rule is the one that the file has.
+    pub has_layout_of_rule: bool,
     /// The tier on which it has landed, until it moves to its place.
     pub landed_on: Option<String>,
     /// What the hints of its directory say of its name now.
@@ -99,6 +102,8 @@ impl Store {
             Err(error) => (DirectoryHints::default(), Some(error.to_string())),
         };
         let name = path.file_name().unwrap_or_default();
+        let rule = self.rule_for(path)?;
+        let is_layout_of = |rule: &Rule| self.rule_layout(rule).is_ok_and(|layout| *layout == *placed.placement.layout);
         let inode = self.existing(path)?;
         let asked = AskedPaths::parse(&placed.made_with);
         Ok(PathTaken {
@@ -113,8 +118,9 @@ impl Store {
             is_kept: inode.as_ref().map_or(Ok(false), |inode| self.heads.is_kept(inode.handle()))?,
             rank: asked.rank,
             direct_least_bytes: asked.direct_least_bytes,
+            has_layout_of_rule: placed.has_handle && rule.as_ref().is_some_and(is_layout_of),
             made_with: placed.made_with,
-            rule: self.rule_for(path)?.map(|rule| rule.pattern),
+            rule: rule.map(|rule| rule.pattern),
             landed_on: placed.landed_on,
             hinted_now: hints.of_name(name.as_bytes()),
             hints_version: hints.version,
