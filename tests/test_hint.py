@@ -99,6 +99,17 @@ WRONG = [
         1,
     ),
     (["small=4K", "--for", "a/*"], "pattern 'a/*' has a '/': a hint is of names in its directory", 1),
+    (
+        ["small=4K", "--for", "*.[ch]"],
+        "pattern '*.[ch]' has a '[', and only '*' and '?' stand for other characters: give a hint for each name that "
+        "it stands for, or write '\\[' where names have it",
+        1,
+    ),
+    (["layout=hdd.0:64K", "--for", "{a,b}"], "pattern '{a,b}' has a '{', and only '*' and '?' stand for", 1),
+    (["small=4K", "--for", os.fsdecode(b"\xff*")], "'\\udcff*' is not UTF-8, as patterns and optimisations are", 1),
+    (["--remove", "--for", os.fsdecode(b"\xfe*")], "'\\udcfe*' is not UTF-8, as patterns and optimisations are", 1),
+    ([os.fsdecode(b"\xfe=3")], "'\\udcfe=3' is not UTF-8, as patterns and optimisations are", 1),
+    (["--remove", os.fsdecode(b"\xfe")], "'\\udcfe' is not UTF-8, as patterns and optimisations are", 1),
     (["--remove", "--for", "*.c"], ". has no hint for '*.c'; `stripewise hint DIR --show` lists what it has", 1),
     (["--remove", "small", "cached"], ". has no hint small and cached for all names; `stripewise hint DIR --show`", 1),
     (["--remove", "layout"], ". has no hint layout for all names; `stripewise hint DIR --show` lists", 1),
@@ -298,6 +309,23 @@ def test_why_names_the_rule_that_gives_a_layout_and_a_rule_stays_with_its_path(p
         assert "by the rule" not in pool.stripewise("hint", pool.mount / "r2" / "a.raw", "--why").stdout
         left = pool.stripewise("hint", directory, "--remove", "layout", "--for", "*.raw").stdout
         assert left == "r: no hints\n"
+    finally:
+        pool.stripewise("umount", "--lazy", pool.mount)
+
+
+def test_a_bracket_in_a_pattern_is_written_with_a_backslash_and_one_of_before_is_removed(pool):
+    pool.stripewise("mount", pool.file)
+    try:
+        pool.stripewise("hint", pool.mount, "class=2", "layout=hdd.0:8K", "--for", r"\[a].\{b}")
+        (pool.mount / "[a].{b}").write_bytes(b"x")
+        found = json.loads(pool.stripewise("hint", pool.mount / "[a].{b}", "--why", "--json").stdout)
+        assert (found["made_with"], found["has_layout_of_rule"]) == (["class=2"], True)
+        pool.apply(
+            f'version = 1\npool = "{Pool.load(pool.file).name}"\n[[file]]\npath = "**/*.[ch]"\n'
+            '[[file.region]]\noffset = "0"\nround = ["hdd.0:4KiB"]\n'
+        )
+        left = pool.stripewise("hint", pool.mount, "--remove", "--for", "*.[ch]").stdout
+        assert left.splitlines()[1:] == [r"  \[a].\{b}: class=2", r"  **/\[a].\{b}: layout=hdd.0:8KiB"]
     finally:
         pool.stripewise("umount", "--lazy", pool.mount)
 

@@ -2,6 +2,7 @@
 
 import functools
 import io
+import os
 import shlex
 
 import pytest
@@ -203,3 +204,8 @@ def test_a_line_of_a_result_goes_on_at_a_word_on_a_terminal_alone(monkeypatch):
         assert max(map(len, lines)) <= most + 2
         assert (len(lines) > 1) == force
         assert " ".join(terminal.getvalue().split()) == line.strip()
+
+
+def test_a_word_of_the_command_line_that_is_not_utf_8_is_named(pool):
+    refused = pool.stripewise("pool", "drain", pool.file, os.fsdecode(b"hdd.\xff"), check=False)
+    assert (refused.returncode, "error: 'hdd.\\udcff' is not UTF-8; write it in UTF-8\n" in refused.stderr) == (1, True)

@@ -111,6 +111,20 @@ impl Pattern {
         String::from_utf8(path).ok()
     }
 
+    /// The first `[` or `{` without a backslash before it. Other tools read a class or a choice of characters there; here it stands for
+    /// itself.
+    pub fn foreign_wildcard(&self) -> Option<char> {
+        let mut characters = self.text.chars();
+        while let Some(character) = characters.next() {
+            match character {
+                '[' | '{' => return Some(character),
+                '\\' => drop(characters.next()),
+                _ => {}
+            }
+        }
+        None
+    }
+
     /// Where what it matches is: the one file and `false`, or the directory that holds all of it (empty for the root) and
     /// `true`.
     pub fn place(&self) -> (String, bool) {
@@ -253,6 +267,14 @@ mod tests {
         assert_eq!(Pattern::new(r"d/a\*b").unwrap().exact_path().as_deref(), Some("d/a*b"));
         assert_eq!(Pattern::new("d/a*b").unwrap().exact_path(), None);
         assert_eq!(Pattern::new("**").unwrap().exact_path(), None);
+    }
+
+    #[test]
+    fn classes_and_choices_of_other_tools_stand_for_themselves() {
+        let foreign = |text: &str| Pattern::new(text).unwrap().foreign_wildcard();
+        assert_eq!(["*.[ch]", "{a,b}", r"\\[a]"].map(foreign), [Some('['), Some('{'), Some('[')]);
+        assert_eq!(["*.h5", r"a\[1\].raw", r"\{a,b}", "a]b}"].map(foreign), [None; 4]);
+        assert!(matches("*.[ch]", "a.[ch]") && !matches("*.[ch]", "a.c") && matches(r"a\[1\]", "a[1]"));
     }
 
     #[test]

@@ -1,7 +1,8 @@
-//! Rust values as plain Python objects: dicts, lists, numbers, strings, `None`.
+//! Rust values as plain Python objects: dicts, lists, numbers, strings, `None`; and text of Python as Rust takes it.
 
+use crate::error::raise;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::{PyDict, PyList, PyString};
 use serde_json::Value;
 
 /// `value` as Python objects; every area of the module builds its results with `serde_json::json!`. O(size of value).
@@ -34,6 +35,21 @@ pub(crate) fn to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'
             dict.into_any()
         }
     })
+}
+
+/// Text that a person has written. What is not UTF-8, as an argument of a command may be, is a `StripewiseError` that names it.
+pub(crate) struct Utf8Text(pub(crate) String);
+
+impl FromPyObject<'_, '_> for Utf8Text {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        let text = object.cast::<PyString>()?;
+        match text.to_cow() {
+            Ok(text) => Ok(Self(text.into_owned())),
+            Err(_) => Err(raise(format!("{} is not UTF-8, as patterns and optimisations are", text.repr()?))),
+        }
+    }
 }
 
 /// Bytes in hexadecimal digits.

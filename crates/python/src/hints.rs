@@ -1,6 +1,6 @@
 //! Hints of a pool's directories.
 
-use crate::convert::to_python;
+use crate::convert::{Utf8Text, to_python};
 use crate::error::raise;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
@@ -61,9 +61,9 @@ struct Asked {
 }
 
 impl Asked {
-    fn parse(settings: &[String], store: &Store) -> PyResult<Self> {
+    fn parse(settings: &[Utf8Text], store: &Store) -> PyResult<Self> {
         let mut asked = Self::default();
-        for text in settings {
+        for Utf8Text(text) in settings {
             if let Some(line) = text.strip_prefix(LAYOUT) {
                 let layout = Layout::parse_line(line, &store.pool().server_names());
                 asked.layout = Some(layout.map_err(|error| raise(format!("{text}: {error}")))?);
@@ -83,13 +83,24 @@ impl Asked {
 }
 
 /// The pattern of names in one directory.
-fn pattern_of(text: Option<&str>) -> PyResult<Option<Pattern>> {
-    let Some(text) = text else { return Ok(None) };
+fn pattern_of(text: Option<Utf8Text>) -> PyResult<Option<Pattern>> {
+    let Some(Utf8Text(text)) = text else { return Ok(None) };
     if text.contains('/') {
         let reason = "has a '/': a hint is of names in its directory; give that directory itself";
         return Err(raise(format!("pattern '{text}' {reason}")));
     }
-    Pattern::new(text).map(Some).map_err(raise)
+    Pattern::new(&text).map(Some).map_err(raise)
+}
+
+/// [`pattern_of`] of names that a hint is to be given for. What shells read as a class or a choice of characters is refused, as it would
+/// match that text alone; a hint of before may have such a pattern, and can be removed.
+fn new_pattern_of(text: Option<Utf8Text>) -> PyResult<Option<Pattern>> {
+    let pattern = pattern_of(text)?;
+    let Some((text, mark)) = pattern.as_ref().and_then(|of| Some((of.as_str(), of.foreign_wildcard()?))) else {
+        return Ok(pattern);
+    };
+    let remedy = format!("give a hint for each name that it stands for, or write '\\{mark}' where names have it");
+    Err(raise(format!("pattern '{text}' has a '{mark}', and only '*' and '?' stand for other characters: {remedy}")))
 }
 
 /// All optimisations that there are.
@@ -131,10 +142,10 @@ pub(crate) fn hint_set<'py>(
     py: Python<'py>,
     pool_file: PathBuf,
     path: PathBuf,
-    pattern: Option<&str>,
-    settings: Vec<String>,
+    pattern: Option<Utf8Text>,
+    settings: Vec<Utf8Text>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let pattern = pattern_of(pattern)?;
+    let pattern = new_pattern_of(pattern)?;
     let store = Store::of_file(&pool_file).map_err(raise)?;
     let Asked { optimisations, layout } = Asked::parse(&settings, &store)?;
     // What could not be told afterwards is not changed.
@@ -161,7 +172,7 @@ pub(crate) fn is_file(pool_file: PathBuf, path: PathBuf) -> PyResult<bool> {
 
 /// Gives the file `path` these optimisations from its next open on, also over those that it has.
 #[pyfunction]
-pub(crate) fn file_hint(py: Python<'_>, pool_file: PathBuf, path: PathBuf, settings: Vec<String>) -> PyResult<()> {
+pub(crate) fn file_hint(py: Python<'_>, pool_file: PathBuf, path: PathBuf, settings: Vec<Utf8Text>) -> PyResult<()> {
     let store = Store::of_file(&pool_file).map_err(raise)?;
     let Asked { optimisations, layout } = Asked::parse(&settings, &store)?;
     if layout.is_some() {
@@ -173,8 +184,8 @@ pub(crate) fn file_hint(py: Python<'_>, pool_file: PathBuf, path: PathBuf, setti
 /// Takes from the file `path` the optimisations of these `names`, or all but `small` where none is given. Whether it had all of them;
 /// else nothing is changed.
 #[pyfunction]
-pub(crate) fn file_unhint(py: Python<'_>, pool_file: PathBuf, path: PathBuf, names: Vec<String>) -> PyResult<bool> {
-    let index = |name: &String| Ok(OptimisationSetting::parse(name).map_err(raise)?.pack().0);
+pub(crate) fn file_unhint(py: Python<'_>, pool_file: PathBuf, path: PathBuf, names: Vec<Utf8Text>) -> PyResult<bool> {
+    let index = |Utf8Text(name): &Utf8Text| Ok(OptimisationSetting::parse(name).map_err(raise)?.pack().0);
     let indices = names.iter().map(index).collect::<PyResult<Vec<u32>>>()?;
     let only = (!indices.is_empty()).then_some(&indices[..]);
     py.detach(|| Store::of_file(&pool_file)?.unhint_file(&path, only)).map_err(raise)
@@ -186,12 +197,12 @@ pub(crate) fn file_unhint(py: Python<'_>, pool_file: PathBuf, path: PathBuf, nam
 pub(crate) fn hint_remove(
     pool_file: PathBuf,
     path: PathBuf,
-    pattern: Option<&str>,
-    names: Vec<String>,
+    pattern: Option<Utf8Text>,
+    names: Vec<Utf8Text>,
 ) -> PyResult<bool> {
     let pattern = pattern_of(pattern)?;
-    let (layouts, names): (Vec<_>, Vec<_>) = names.iter().partition(|name| format!("{name}=").starts_with(LAYOUT));
-    let index = |name: &&String| Ok(OptimisationSetting::parse(name).map_err(raise)?.pack().0);
+    let (layouts, names): (Vec<_>, Vec<_>) = names.iter().partition(|name| format!("{}=", name.0).starts_with(LAYOUT));
+    let index = |name: &&Utf8Text| Ok(OptimisationSetting::parse(&name.0).map_err(raise)?.pack().0);
     let indices = names.iter().map(index).collect::<PyResult<Vec<u32>>>()?;
     let what = match names.is_empty() && layouts.is_empty() {
         true => Unsaid::All,

@@ -129,7 +129,7 @@ fn names_of(all: &[Used<'_>], wanted: &[&Used<'_>]) -> Option<Option<String>> {
     }
     let ending = |used: &Used<'_>| used.name.rsplit_once('.').map(|(_, ending)| ending.to_owned());
     let first = ending(wanted.first()?)?;
-    let is_plain = !first.is_empty() && !first.contains(['*', '?', '\\']);
+    let is_plain = !first.is_empty() && !first.contains(['*', '?', '[', '{', '\\']);
     let have = all.iter().filter(|used| ending(used).as_deref() == Some(&first)).count();
     let all_have = wanted.iter().all(|used| ending(used).as_deref() == Some(&first));
     (is_plain && all_have && have == wanted.len()).then(|| Some(format!("*.{first}")))
@@ -571,14 +571,19 @@ mod tests {
     fn names_are_told_apart_by_their_endings_or_not_at_all() {
         let small = |path: String| file(&path, [(Op::Write, 0, 5000, 0)]);
         let large = |path: &str| file(path, [(Op::Write, 0, 1 << 30, 0)]);
-        let of = |other: &str| {
-            let mut files: Vec<_> = (0..9).map(|number| small(format!("{number}.jpg"))).collect();
+        let of_ending = |ending: &str, other: &str| {
+            let mut files: Vec<_> = (0..9).map(|number| small(format!("{number}.{ending}"))).collect();
             files.push(large(other));
             proposed(&files, &cluster(1 << 30)).into_iter().map(|found| found.pattern).collect::<Vec<_>>()
         };
+        let of = |other: &str| of_ending("jpg", other);
         assert_eq!(
             (of("x.raw"), of("x"), of("x.jpg")),
             (vec![Some("*.jpg".into())], vec![Some("*.jpg".into())], vec![])
         );
+        // No hint takes such a pattern.
+        for ending in ["[1]", "{1}", "?", "*"] {
+            assert_eq!(of_ending(ending, "x.raw"), vec![], "{ending}");
+        }
     }
 }

@@ -9,10 +9,12 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from stripewise import StripewiseError, __version__
+from stripewise import StripewiseError, __version__, terminal
 from stripewise.api.running import NotExecutableError, ProgramNotFoundError
 from stripewise.cli import console
 
+WORD_COLUMNS = 60
+"""Of a wrong word of the command line, in a message."""
 CONTEXT = {"help_option_names": ["-h", "--help"]}
 # Options end at the program's name, so the program's own options need no `--` in front.
 PROGRAM_CONTEXT = {**CONTEXT, "allow_interspersed_args": False}
@@ -196,6 +198,11 @@ def main() -> NoReturn:
         console.fail(str(error), console.EXIT_NOT_EXECUTABLE)
     except StripewiseError as error:
         console.fail(str(error))
+    except UnicodeEncodeError as error:
+        if error.encoding != "utf-8":
+            raise
+        # Only paths are taken as any bytes.
+        console.fail(f"'{terminal.middle(terminal.name(error.object), WORD_COLUMNS)}' is not UTF-8; write it in UTF-8")
     except BrokenPipeError:
         # The reader of our output (`| head`) has gone; it is not our failure.
         raise SystemExit(0) from None

@@ -54,11 +54,12 @@ def hint(
 ) -> None:
     """Say what files get that are made in a directory from now on, or change what a file has.
 
-    A hint counts for all names, or for those of a pattern; the latest pattern that matches wins. What else is said of
-    the same names stays. Directories that are made there take the hints over. Files that exist stay as they are. A
-    layout is a rule, as `apply` sets them: it counts below the directory, too, and `small` counts for no file that has
-    one. What is said of a file counts from its next open on; no byte of it moves, so that `small` and `layout` are not
-    said of files.
+    A hint counts for all names, or for those of a pattern; the latest pattern that matches wins. In a pattern `*`
+    stands for any characters, `?` for one, and a backslash takes the next one as it is. What else is said of the same
+    names stays. Directories that are made there take the hints over. Files that exist stay as they are. A layout is a
+    rule, as `apply` sets them: it counts below the directory, too, and `small` counts for no file that has one. What is
+    said of a file counts from its next open on; no byte of it moves, so that `small` and `layout` are not said of
+    files.
 
     \b
     Optimisations:
