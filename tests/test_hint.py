@@ -110,6 +110,7 @@ WRONG = [
     (["--remove", "--for", os.fsdecode(b"\xfe*")], "'\\udcfe*' is not UTF-8, as patterns and optimisations are", 1),
     ([os.fsdecode(b"\xfe=3")], "'\\udcfe=3' is not UTF-8, as patterns and optimisations are", 1),
     (["--remove", os.fsdecode(b"\xfe")], "'\\udcfe' is not UTF-8, as patterns and optimisations are", 1),
+    (["--remove", "cached", "cached"], ". has no hint cached for all names; `stripewise hint DIR --show`", 1),
     (["--remove", "--for", "*.c"], ". has no hint for '*.c'; `stripewise hint DIR --show` lists what it has", 1),
     (["--remove", "small", "cached"], ". has no hint small and cached for all names; `stripewise hint DIR --show`", 1),
     (["--remove", "layout"], ". has no hint layout for all names; `stripewise hint DIR --show` lists", 1),
@@ -328,6 +329,40 @@ def test_a_bracket_in_a_pattern_is_written_with_a_backslash_and_one_of_before_is
         assert left.splitlines()[1:] == [r"  \[a].\{b}: class=2", r"  **/\[a].\{b}: layout=hdd.0:8KiB"]
     finally:
         pool.stripewise("umount", "--lazy", pool.mount)
+
+
+def test_a_link_is_followed_in_its_pool_and_what_has_no_hints_is_refused(pool):
+    pool.stripewise("mount", pool.file)
+    try:
+        directory = pool.mount / "e"
+        directory.mkdir()
+        (directory / "f").write_bytes(b"x")
+        links = {"dl": ".", "again": "dl", "whole": directory, "fl": "f", "out": "/dev", "round": "round", "gone": "x"}
+        for name, target in links.items():
+            (directory / name).symlink_to(target)
+        os.mkfifo(directory / "pipe")
+        for link in ("dl", "again", "whole"):
+            said = pool.stripewise("hint", directory / link, "small=64K").stdout
+            assert said.splitlines()[1] == "  all names: small=64KiB"
+            assert pool.stripewise("hint", directory, "--show").stdout == said
+        given = pool.stripewise("hint", directory / "fl", "class=1").stdout
+        assert given == "e/f: version 2\n  class=1\n"
+        refused = {
+            "out": "e/out is a link to /dev, which is not in pool",
+            "round": "e/round is a link that leads to itself",
+            "gone": "cannot open e/x: No such file or directory",
+            "pipe": "e/pipe is a FIFO: hints are of directories and regular files",
+        }
+        for name, reason in refused.items():
+            for arguments in (["--show"], ["small=64K"]):
+                done = pool.stripewise("hint", directory / name, *arguments, check=False)
+                assert (done.returncode, reason in done.stderr) == (1, True), done.stderr
+    finally:
+        pool.stripewise("umount", "--lazy", pool.mount)
+    for link in ("e/dl", "e/again", "e/whole"):
+        assert asked(pool, link, "--show").stdout == said
+    # What is named twice is removed once.
+    assert asked(pool, "e", "--remove", "small", "small", "small=4K").stdout == "e: no hints\n"
 
 
 def last_opens(pool, name):

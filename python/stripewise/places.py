@@ -48,6 +48,34 @@ def within(pool: Pool, path: Path) -> Place:
     return place or Place(pool, os.path.normpath(path))
 
 
+MOST_LINKS = 40
+"""One behind the other, as the kernel follows them."""
+
+
+def followed(place: Place) -> Place:
+    """The place that a link of a pool leads to in that pool; the place itself where it is no link.
+
+    Raises `StripewiseError` where it leads out of the pool, or to itself.
+    """
+    tree, found = place.pool.namespace / TREE, place
+    for _ in range(MOST_LINKS):
+        link = tree / found.name
+        if not os.path.islink(link):  # noqa: PTH114 - what may not be looked at is no link here.
+            return found
+        target = _real(link)
+        if target.is_relative_to(_real(tree)):
+            found = Place(place.pool, str(target.relative_to(_real(tree))))
+            continue
+        try:
+            found = within(place.pool, target)
+        except StripewiseError:
+            raise StripewiseError(
+                f"{place.name} is a link to {link.readlink()}, which is not in pool '{place.pool.name}': name what "
+                "it leads to"
+            ) from None
+    raise StripewiseError(f"{place.name} is a link that leads to itself: name a directory or file")
+
+
 def _on_mount(path: Path, wanted: Pool | None = None) -> Place | None:
     """By the mount that really holds the path; with `wanted`, only a mount of that pool."""
     with _opened(path) as descriptor:

@@ -3,6 +3,7 @@
 use crate::error::raise;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
+use rustix::fs::FileType;
 use serde_json::Value;
 
 /// `value` as Python objects; every area of the module builds its results with `serde_json::json!`. O(size of value).
@@ -49,6 +50,20 @@ impl FromPyObject<'_, '_> for Utf8Text {
             Ok(text) => Ok(Self(text.into_owned())),
             Err(_) => Err(raise(format!("{} is not UTF-8, as patterns and optimisations are", text.repr()?))),
         }
+    }
+}
+
+/// The kind of a file in words.
+pub(crate) fn kind_name(kind: FileType) -> &'static str {
+    match kind {
+        FileType::RegularFile => "file",
+        FileType::Directory => "directory",
+        FileType::Symlink => "symbolic link",
+        FileType::Fifo => "FIFO",
+        FileType::Socket => "socket",
+        FileType::CharacterDevice => "character device",
+        FileType::BlockDevice => "block device",
+        FileType::Unknown => "file of an unknown kind",
     }
 }
 

@@ -1,10 +1,9 @@
 //! Files of a pool: where they are, and giving them other layouts.
 
-use crate::convert::{hex, to_python};
+use crate::convert::{hex, kind_name, to_python};
 use crate::error::raise;
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
-use rustix::fs::FileType;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -37,20 +36,6 @@ fn describe(status: &FileStatus, pool: &Pool) -> Value {
         value["target"] = json!(target.to_string_lossy());
     }
     value
-}
-
-/// The kind of a file in words.
-fn kind_name(kind: FileType) -> &'static str {
-    match kind {
-        FileType::RegularFile => "file",
-        FileType::Directory => "directory",
-        FileType::Symlink => "symbolic link",
-        FileType::Fifo => "FIFO",
-        FileType::Socket => "socket",
-        FileType::CharacterDevice => "character device",
-        FileType::BlockDevice => "block device",
-        FileType::Unknown => "file of an unknown kind",
-    }
 }
 
 fn placed(of: &PlacedStatus, pool: &Pool) -> Value {

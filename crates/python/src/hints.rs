@@ -1,9 +1,11 @@
 //! Hints of a pool's directories.
 
-use crate::convert::{Utf8Text, to_python};
+use crate::convert::{Utf8Text, kind_name, to_python};
 use crate::error::raise;
 use pyo3::prelude::*;
+use rustix::fs::FileType;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use stripewise_layout::{Layout, MAX_OFFSET, Pattern};
 use stripewise_optimisation::{OptimisationSetting, OptimisationType, ParameterType, SMALL, TABLE};
@@ -103,6 +105,13 @@ fn new_pattern_of(text: Option<Utf8Text>) -> PyResult<Option<Pattern>> {
     Err(raise(format!("pattern '{text}' has a '{mark}', and only '*' and '?' stand for other characters: {remedy}")))
 }
 
+/// The indices of the optimisations of these names, each once.
+fn indices_of<'a>(names: impl IntoIterator<Item = &'a Utf8Text>) -> PyResult<Vec<u32>> {
+    let index = |Utf8Text(name): &Utf8Text| Ok(OptimisationSetting::parse(name).map_err(raise)?.pack().0);
+    let indices = names.into_iter().map(index).collect::<PyResult<BTreeSet<u32>>>()?;
+    Ok(indices.into_iter().collect())
+}
+
 /// All optimisations that there are.
 #[pyfunction]
 pub(crate) fn optimisation_table(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
@@ -162,12 +171,19 @@ pub(crate) fn file_optimise(py: Python<'_>, pool_file: PathBuf, path: PathBuf, s
     py.detach(|| Store::of_file(&pool_file)?.optimise(&path, &setting)).map_err(raise)
 }
 
-/// Whether what is at `path` is a regular file.
+/// Whether what is at `path` is a regular file, and no directory. What is neither has no hints.
 #[pyfunction]
 pub(crate) fn is_file(pool_file: PathBuf, path: PathBuf) -> PyResult<bool> {
     let place = Store::of_file(&pool_file).and_then(|store| store.open_place(&path)).map_err(raise)?;
     let stat = rustix::fs::fstat(place).map_err(raise)?;
-    Ok(rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::RegularFile)
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Ok(true),
+        FileType::Directory => Ok(false),
+        other => {
+            let reason = "hints are of directories and regular files";
+            Err(raise(format!("{} is a {}: {reason}", path.display(), kind_name(other))))
+        }
+    }
 }
 
 /// Gives the file `path` these optimisations from its next open on, also over those that it has.
@@ -185,8 +201,7 @@ pub(crate) fn file_hint(py: Python<'_>, pool_file: PathBuf, path: PathBuf, setti
 /// else nothing is changed.
 #[pyfunction]
 pub(crate) fn file_unhint(py: Python<'_>, pool_file: PathBuf, path: PathBuf, names: Vec<Utf8Text>) -> PyResult<bool> {
-    let index = |Utf8Text(name): &Utf8Text| Ok(OptimisationSetting::parse(name).map_err(raise)?.pack().0);
-    let indices = names.iter().map(index).collect::<PyResult<Vec<u32>>>()?;
+    let indices = indices_of(&names)?;
     let only = (!indices.is_empty()).then_some(&indices[..]);
     py.detach(|| Store::of_file(&pool_file)?.unhint_file(&path, only)).map_err(raise)
 }
@@ -202,8 +217,7 @@ pub(crate) fn hint_remove(
 ) -> PyResult<bool> {
     let pattern = pattern_of(pattern)?;
     let (layouts, names): (Vec<_>, Vec<_>) = names.iter().partition(|name| format!("{}=", name.0).starts_with(LAYOUT));
-    let index = |name: &&Utf8Text| Ok(OptimisationSetting::parse(&name.0).map_err(raise)?.pack().0);
-    let indices = names.iter().map(index).collect::<PyResult<Vec<u32>>>()?;
+    let indices = indices_of(names.iter().copied())?;
     let what = match names.is_empty() && layouts.is_empty() {
         true => Unsaid::All,
         false => Unsaid::Some { indices: &indices, layout: !layouts.is_empty() },

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stripewise import _native, mounts
+from stripewise import _native, mounts, places
 from stripewise._native import StripewiseError
+from stripewise.api import placing
 from stripewise.places import Place
 from stripewise.terminal import name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
     from stripewise._native import (
         Hints,
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
         OptimisationParameter,
         PathTaken,
     )
+    from stripewise.pool import Pool
 
 __all__ = [
     "MountOpens",
@@ -33,6 +36,7 @@ __all__ = [
     "hints",
     "is_file",
     "optimisations",
+    "place_of",
     "reason",
     "refusing",
     "remove",
@@ -45,6 +49,14 @@ __all__ = [
 def optimisations() -> list[Optimisation]:
     """All optimisations that a hint can name."""
     return _native.optimisation_table()
+
+
+def place_of(path: Path, pool: Pool | None = None) -> Place:
+    """The pool that a directory or file is on, and the path in it; with `pool` also a path in that one.
+
+    Of a link what it leads to. Raises `StripewiseError` where that is on no pool, or on another one.
+    """
+    return places.followed(placing.place_of(path, pool))
 
 
 def hints(directory: Place) -> Hints:
@@ -70,7 +82,7 @@ def remove(directory: Place, names: Iterable[str] = (), *, pattern: str | None =
 
     Raises `StripewiseError`, and nothing is changed, where one of them was not said of it.
     """
-    asked = list(names)
+    asked = list(dict.fromkeys(names))
     if not _native.hint_remove(str(directory.pool.file), directory.name, pattern, asked):
         of = "all names" if pattern is None else f"'{pattern}'"
         what = f"no hint {' and '.join(asked)}" if asked else "no hint"
@@ -83,7 +95,10 @@ def remove_all(directory: Place) -> None:
 
 
 def is_file(place: Place) -> bool:
-    """Whether there is a regular file, and no directory."""
+    """Whether there is a regular file, and no directory.
+
+    Raises `StripewiseError` where there is neither, as links, pipes and devices have no hints.
+    """
     return _native.is_file(str(place.pool.file), place.name)
 
 
@@ -101,7 +116,7 @@ def remove_from_file(file: Place, names: Iterable[str] = ()) -> None:
 
     Raises `StripewiseError`, and nothing is changed, where it does not have one of them; and as `hint_file` does.
     """
-    asked = list(names)
+    asked = list(dict.fromkeys(names))
     if not _native.file_unhint(str(file.pool.file), file.name, asked):
         what = " and ".join(asked) or "optimisation that can be taken from it"
         raise StripewiseError(f"{file.name} has no {what}; `stripewise hint FILE --show` lists what it has")

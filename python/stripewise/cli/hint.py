@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stripewise import StripewiseError, terminal
-from stripewise.api import hinting, placing
+from stripewise.api import hinting
 from stripewise.api.pools import Pool
 from stripewise.cli import console
 from stripewise.units import counted, exact_bytes
@@ -90,7 +90,7 @@ def hint(
         raise typer.BadParameter("give optimisations, or one of --show, --remove and --why")
     if not any(asked):
         raise typer.BadParameter("give optimisations, as in small=64K, or one of --show, --remove and --why")
-    place = placing.place_of(path, None if pool_file is None else Pool.load(pool_file))
+    place = hinting.place_of(path, None if pool_file is None else Pool.load(pool_file))
     if why:
         _print_why(place, as_json=as_json)
         return
