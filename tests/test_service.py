@@ -128,7 +128,6 @@ def test_a_unit_of_a_pool_that_cannot_be_adapted_is_not_written(pool, emulated, 
     [
         (["--policy", "fair"], "no policy is named 'fair': take one of reuse-distance"),
         (["--window", "0"], "a window of 0 ms: take 1 to 10000 ms"),
-        (["--window", "nan"], "take 1 to 10000 ms"),
         (["--weight", "sim=nan"], "the weight nan of 'sim': take 0.001 to 1000"),
         (["--limit", "sim=0"], "a limit of 0 bytes per second for 'sim' would stop it: take more"),
         (["--listen", "7077"], "agents of other nodes need keys"),

@@ -218,7 +218,7 @@ impl Store {
     /// Where a file that landed has its place: where files are made that do not land. What is in its inode stays there.
     ///
     /// # Errors
-    /// No layout has so many bytes in the inode.
+    /// No layout has that number of bytes in the inode.
     pub(crate) fn its_place(&self, layout: &Layout) -> Result<Layout> {
         let default = self.with_room(self.default_now());
         match layout.head_in_inode_bytes() {
