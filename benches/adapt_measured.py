@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -29,8 +30,6 @@ PERIOD_S, HORIZON_H = 5, 0.2
 LEARNS_FROM = 4096
 """Requests of the load, by which `adapt` chooses the hints of the pools that are measured."""
 PIECE = 8 * MIB
-NEVER = "5-5"
-"""Hours in which nothing moves: from five to five are none."""
 DEVICES = emulated.Devices('"hdd-7200"', '"ssd-sata"', hdds=adapt_caches.HDDS, ssds=adapt_caches.SSDS)
 
 
@@ -80,10 +79,14 @@ def run(directory: Path, load: Load, cache: str | None, hints: list[str]) -> tup
 def hinted(directory: Path, load: Load) -> list[str]:
     """What `adapt` hints for files that are read as the load begins: by two decisions, the first of which is early."""
     pool, asked = prepared(directory, Load(load.name, load.what, load.sizes, load.rows[:LEARNS_FROM]), None, [])
+    # Data may move in an hour that is far off: hints are set at any hour.
+    later = datetime.now().hour + 12
     with pool_mounted(pool.file, pool.mount):
         checked([sys.executable, "-m", "benches.cache_program", asked], cwd=ROOT)
         for _ in range(2):
-            checked([*STRIPEWISE, "adapt", pool.file, "--once", "--hours", NEVER], cwd=ROOT)
+            checked(
+                [*STRIPEWISE, "adapt", pool.file, "--once", "--hours", f"{later % 24}-{(later + 1) % 24}"], cwd=ROOT
+            )
     found = _native.hints_of(str(pool.file), ".")["hints"]
     emptied(directory)
     return [setting for hint in found for setting in hint["optimisations"]]
