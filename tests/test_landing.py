@@ -532,6 +532,14 @@ def test_without_heat_all_that_landed_leaves(landing):
     assert servers(file, "young")[0] == ["hdd.0-1", "ssd.0"]
 
 
+def test_what_landed_leaves_in_a_pool_that_was_never_calibrated(pool):
+    text = pool.file.read_text().replace("[default]\n", '[default]\nland = "ssd"\n')
+    pool.file.write_text(f"{text}\n[heat]\n")
+    pool.python(WRITE, "young")
+    assert "ssd: moved 1 file" in pool.stripewise("pool", "settle", pool.file, "--urgent").stdout
+    pool.python(CHECK, "young")
+
+
 def test_a_pool_where_no_file_lands_says_how(pool):
     with pytest.raises(StripewiseError, match=r'write land = "TIER" below \[default\]'):
         relief.settle(Pool.load(pool.file))

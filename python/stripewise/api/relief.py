@@ -112,9 +112,10 @@ def landed(pool: Pool, heat: PoolHeat | None, *, all_landed: bool = False) -> St
 def _step(pool: Pool, tier: Tier, heat: PoolHeat | None, dearer: float, *, all_landed: bool) -> Step:
     begun = _begun(pool) if tier.name == pool.land else {}
     known = _native.pool_tier_parts(str(pool.file), tier.name, begun or {})
-    hot = {file["path"]: file for file in heat["files"]} if heat is not None else {}
     block_bytes = heat["block_bytes"] if heat is not None else pool.default_width_bytes
-    once_s = max(of.write.mean_s(block_bytes) for of in pool.tiers if of.write is not None) if heat is not None else 0.0
+    once_s = max((of.write.mean_s(block_bytes) for of in pool.tiers if of.write is not None), default=0.0)
+    # In a pool that was never calibrated no heat says more than that a file was written once.
+    hot = {file["path"]: file for file in heat["files"]} if heat is not None and once_s > 0 else {}
     parts = leaving.joined(known["parts"], begun or {})
     candidates = [_candidate(part, hot.get(part["path"]), (block_bytes, once_s), dearer) for part in parts]
     needed = _needed(known["rooms"], pool.land_mark if tier.name == pool.land else None)
