@@ -12,6 +12,7 @@ use crate::pool::namespace::{is_shared, namespace_uuid};
 use crate::pool::pool_file::{META_PRESET, Pool};
 use crate::pool::recent::RecentTable;
 use crate::pool::shared::is_root;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use stripewise_control::{Action, Door, FileId, Observer, Request, Served, Way};
@@ -88,6 +89,11 @@ impl Observer for HeatObserver {
     }
 }
 
+/// Directories on the disks of a pool.
+pub(crate) fn disks(pool: &Pool) -> Vec<PathBuf> {
+    pool.servers.iter().map(|server| &server.root).chain([&pool.namespace]).cloned().collect()
+}
+
 /// `door` with the observer that keeps heat, if the pool file asks for heat. Of a shared pool only root's mount keeps it.
 ///
 /// # Errors
@@ -95,7 +101,7 @@ impl Observer for HeatObserver {
 pub fn with_heat(door: Door, pool: &Pool) -> Result<Door> {
     let Some(config) = pool.heat.filter(|_| is_root() || !is_shared(pool).unwrap_or(false)) else { return Ok(door) };
     let uuid = namespace_uuid(pool)?;
-    let table = HeatTable::open(&pool.namespace, &uuid, config)?;
+    let table = HeatTable::open(&pool.namespace, &uuid, config, disks(pool))?;
     let fallback = stripewise_model::presets::device(META_PRESET).expect("a device of the model");
     let profiles = pool.tiers.iter().map(|tier| tier.profile.map_or(fallback, |(profile, _)| profile));
     let costs = costs(profiles, config.block_bytes).expect("a pool has a tier");
@@ -119,7 +125,7 @@ mod tests {
     fn a_request_heats_its_block_alike_on_every_tier() {
         let directory = tempfile::tempdir().unwrap();
         let config = HeatConfig { block_bytes: 64 << 10, period_s: 1000 };
-        let table = HeatTable::open(directory.path(), "000102030405060708090a0b0c0d0e0f", config).unwrap();
+        let table = HeatTable::open(directory.path(), "000102030405060708090a0b0c0d0e0f", config, vec![]).unwrap();
         let tiers = ["ssd-sata", "hdd-7200"].map(|name| stripewise_model::presets::device(name).unwrap());
         let costs = costs(tiers.into_iter(), config.block_bytes).unwrap();
         let recent = RecentTable::open(directory.path(), "000102030405060708090a0b0c0d0e0f").unwrap();
@@ -135,7 +141,8 @@ mod tests {
         for (file, server) in [(1, ServerId(0)), (2, ServerId(1)), (3, ServerId::META)] {
             door.served(FileId(file), &request, Served::of(&part(server.0), 4096), (0, || 0));
         }
-        let found = HeatTable::open(directory.path(), "000102030405060708090a0b0c0d0e0f", config).unwrap().parts();
+        let found =
+            HeatTable::open(directory.path(), "000102030405060708090a0b0c0d0e0f", config, vec![]).unwrap().parts();
         let heat: Vec<_> = found.into_iter().map(|part| part.costs_us).collect();
         // 8 ms, and 4 KiB at 80 MB/s.
         assert_eq!(heat, vec![vec![8051]; 3]);

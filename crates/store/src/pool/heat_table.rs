@@ -2,29 +2,35 @@
 //! Where several machines see the namespace each has one of its own, and who asks for heat adds them up.
 //!
 //! ```text
-//! page 0     header: magic, block size, period, when counters are halved next, pages in use, updates that found no room
-//! directory  entries of two words: the file, and the part of it (1024 blocks) with the page of its counters; an entry that was given up
-//!            has the page of counters alone, until another part takes it
-//! segments   1 MiB each, as many as are needed: pages of 1024 counters of 4 bytes
+//! page 0     header: magic, block size, period, when counters are halved next, updates that found no room
+//! directory  entries of two words: the file, and the part of it (1024 blocks) with the unit of its counters; an entry that was given up
+//!            waits for another part
+//! units      of counters (`heat_units`)
 //! ```
-//! An update takes no lock and allocates nothing but a new part's page: it finds the part by hash, and adds to its counters, which
+//! An update takes no lock and allocates nothing but a new part's unit: it finds the part by hash, and adds to its counters, which
 //! stop at their greatest value (Song et al., the online approach; `c <- c / 2` each period). With blocks of 4 KiB a counter is
-//! 0.1 % of its block. The file holds 64 MiB of counters.
+//! 0.1 % of its block. The units have at most 0.1 % of the bytes on the pool's disks, 1 MiB at least and 61 MiB at most.
+//!
+//! The first part of a file begins with a small unit, and gets one of twice as many counters when a block behind them has heat. The other
+//! parts of a file have a whole page each: their file has four times its blocks at least.
 //!
 //! Parts whose counters have all come to 0 are given up when counters are halved. A new part that finds no room has the coldest quarter
-//! given up, once in an eighth of a period. An update that has just found a part which is given up meanwhile is lost, or heats the part
-//! that comes next there by that one request.
+//! of the pages given up, once in an eighth of a period. An update that has just found a part which is given up meanwhile, or gets
+//! another unit, is lost, or heats the part that comes next there by that one request.
 
 use crate::os::error::{Error, Result};
+use crate::os::room::Room;
 use crate::os::shared_pages::{SharedPage, allocate};
 use crate::os::sync::mapped::AtomicU32;
 use crate::os::sys::{is_local, open_or_make, read_file_at, retry};
+use crate::pool::heat_units::{HeatUnits, MOST_PAGES, PAGE, PAGE_BYTES, Unit, WORDS_BYTES};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mm::ProtFlags;
-use std::path::Path;
-use std::sync::OnceLock;
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -32,46 +38,41 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub const HEAT_FILE: &str = "heat";
 /// Longest name of a machine in that of its file.
 const NODE_NAME_BYTES: usize = 64;
-/// Counters of a page: the blocks of one part of a file.
-const PART: u64 = 1024;
-const PAGES_OF_SEGMENT: usize = 256;
-const SEGMENTS: usize = 64;
-/// Parts of files that there is room for.
-const MAX_PAGES: u64 = (PAGES_OF_SEGMENT * SEGMENTS) as u64;
-const ENTRIES: usize = 1 << 15;
+/// Blocks of one part of a file, for which there are counters in a page.
+const PART: u64 = PAGE;
+const ENTRIES: usize = 1 << 17;
 /// Entries that are looked at for a part.
 const PROBES: usize = 64;
-const MAGIC: u64 = 0x5357_4845_4154_3031;
+const MAGIC: u64 = 0x5357_4845_4154_3032;
 const HEADER_BYTES: u64 = 4096;
-const SEGMENT_BYTES: u64 = PAGES_OF_SEGMENT as u64 * PART * 4;
 const DIRECTORY_BYTES: u64 = (ENTRIES * 16) as u64;
+const UNITS_AT: u64 = HEADER_BYTES + DIRECTORY_BYTES;
+const COUNTERS_AT: u64 = UNITS_AT + WORDS_BYTES;
 
 type Header = [AtomicU64; 512];
 type Directory = [[AtomicU64; 2]; ENTRIES];
-type Segment = [[AtomicU32; PART as usize]; PAGES_OF_SEGMENT];
 
 /// Words of the header.
 const BLOCK: usize = 1;
 const PERIOD: usize = 2;
 const NEXT_HALVING: usize = 3;
-const USED: usize = 4;
 const MISSED: usize = 5;
 const UUID: usize = 6;
-/// Pages that were given up, or a few less or more where a process was killed over one.
-const FREE: usize = 8;
 /// When room may be made next, in seconds since the epoch.
 const NEXT_ROOM: usize = 9;
-/// The entry of the directory where the last page that was given up was found.
-const CURSOR: usize = 10;
 
 /// The owner of entries that were given up: no file has this handle.
 const GIVEN_UP: u64 = u64::MAX;
-/// In the place of an entry: its page is nothing's. Parts have numbers below.
-const IS_FREE: u64 = 1 << 63;
-/// Which part of the entries is given up at once where there is no room: the coldest quarter.
+/// In the place of an entry, above the bits of the unit: it is a part's. The number of the part stands above.
+const IS_PART: u64 = 1 << Unit::BITS;
+const PART_SHIFT: u32 = Unit::BITS + 1;
+/// Which part of the pages is given up at once where there is no room: the coldest quarter.
 const ROOM_MADE: usize = 4;
 /// Parts of a period after which room may be made again.
 const ROOM_PERIODS: u64 = 8;
+/// Which part of the bytes on the pool's disks heat may have, and the pages that it has in any case.
+const DATA_PART: u64 = 1000;
+const LEAST_PAGES: u64 = 256;
 
 /// How heat is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,20 +105,35 @@ impl HeatPart {
 /// The mapped file.
 #[derive(Debug)]
 pub(crate) struct HeatTable {
-    file: OwnedFd,
+    file: Arc<OwnedFd>,
     header: SharedPage<Header>,
     directory: SharedPage<Directory>,
-    segments: [OnceLock<Option<SharedPage<Segment>>>; SEGMENTS],
+    units: HeatUnits,
     block_shift: u32,
+    /// Directories on the pool's disks.
+    disks: Vec<PathBuf>,
+}
+
+/// The first entry that a part can have. Four parts of a file one after the other begin in one line of the processor's cache.
+#[inline]
+fn first_entry(file: u64, part: u64) -> usize {
+    let hash = (file ^ (part >> 2).wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xff51_afd7_ed55_8ccd) >> 32;
+    (hash & !3 | part & 3) as usize
 }
 
 /// An entry of the directory that is a part's.
 struct Taken<'a> {
     index: usize,
     file: u64,
-    /// The number of the part, and of its page.
+    /// The number of the part, and its unit.
     place: u64,
-    counters: &'a [AtomicU32; PART as usize],
+    counters: &'a [AtomicU32],
+}
+
+/// The unit that a place names, if it is a part's.
+#[inline]
+fn unit_of(place: u64) -> Option<Unit> {
+    (place & IS_PART != 0).then(|| Unit::of_bits(place))
 }
 
 fn now_s() -> u64 {
@@ -130,16 +146,16 @@ fn uuid_words(uuid: &str) -> [u64; 2] {
 }
 
 impl HeatTable {
-    /// Opens the file of the pool of that uuid, or makes it. What is not such a file, or was kept with other blocks or for another
-    /// pool, is dropped.
+    /// Opens the file of the pool of that uuid, or makes it; `disks` are directories on the disks of the pool. What is not such a file, or
+    /// was kept with other blocks or for another pool, is dropped.
     ///
     /// # Errors
     /// The file cannot be made or mapped; another process keeps heat with another block size.
-    pub(crate) fn open(namespace: &Path, uuid: &str, config: HeatConfig) -> Result<Self> {
-        Self::open_file(&namespace.join(own_name(namespace)), uuid, config)
+    pub(crate) fn open(namespace: &Path, uuid: &str, config: HeatConfig, disks: Vec<PathBuf>) -> Result<Self> {
+        Self::open_file(&namespace.join(own_name(namespace)), uuid, config, disks)
     }
 
-    fn open_file(path: &Path, uuid: &str, config: HeatConfig) -> Result<Self> {
+    fn open_file(path: &Path, uuid: &str, config: HeatConfig, disks: Vec<PathBuf>) -> Result<Self> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let file = open_or_make(path, flags, Mode::from_raw_mode(0o600));
         let file = file.map_err(Error::io("open", path))?;
@@ -152,9 +168,10 @@ impl HeatTable {
             // One that has it alone makes it whole first.
             retry(|| rustix::fs::flock(&file, FlockOperation::LockShared)).map_err(Error::io("lock", path))?;
         }
-        let mut table = Self::map(file, config).map_err(Error::io("map", path))?;
+        let mut table = Self::map(Arc::new(file), config, disks).map_err(Error::io("map", path))?;
         if table.fits(uuid, config) {
-            if alone && !table.has_room() {
+            table.bound();
+            if alone && !table.units.has_free_page() {
                 table = table.thinned(uuid, config).map_err(Error::io("map", path))?;
             }
         } else if alone {
@@ -169,13 +186,13 @@ impl HeatTable {
         Ok(table)
     }
 
-    fn map(file: OwnedFd, config: HeatConfig) -> rustix::io::Result<Self> {
+    fn map(file: Arc<OwnedFd>, config: HeatConfig, disks: Vec<PathBuf>) -> rustix::io::Result<Self> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        allocate(file.as_fd(), HEADER_BYTES + DIRECTORY_BYTES)?;
+        allocate(file.as_fd(), UNITS_AT)?;
         let header = SharedPage::map(file.as_fd(), 0, access)?;
         let directory = SharedPage::map(file.as_fd(), HEADER_BYTES, access)?;
-        let segments = [const { OnceLock::new() }; SEGMENTS];
-        Ok(Self { file, header, directory, segments, block_shift: config.block_bytes.trailing_zeros() })
+        let units = HeatUnits::map(Arc::clone(&file), UNITS_AT)?;
+        Ok(Self { file, header, directory, units, block_shift: config.block_bytes.trailing_zeros(), disks })
     }
 
     /// Whether the file is one of this pool with such blocks. Its period may change.
@@ -189,29 +206,55 @@ impl HeatTable {
         own
     }
 
+    /// Lets it have no more pages than its part of the bytes on the pool's disks. Two system calls for each disk.
+    fn bound(&self) {
+        if self.disks.is_empty() {
+            return;
+        }
+        let mut seen = HashSet::new();
+        let of_disk = |disk: &PathBuf| Room::at(disk).ok().filter(|room| seen.insert(room.device));
+        let rooms: Vec<Room> = self.disks.iter().filter_map(of_disk).collect();
+        // A disk that does not say may hold anything.
+        if rooms.is_empty() || rooms.iter().any(|room| room.total_bytes == 0) {
+            return self.units.set_most_pages(MOST_PAGES);
+        }
+        let used_bytes: u64 = rooms.iter().map(|room| room.total_bytes.saturating_sub(room.free_bytes)).sum();
+        let pages = (used_bytes / DATA_PART).saturating_sub(COUNTERS_AT) / PAGE_BYTES;
+        self.units.set_most_pages(pages.max(LEAST_PAGES));
+    }
+
     /// The file emptied. Only for a process that has it alone.
     fn anew(self, uuid: &str, config: HeatConfig) -> rustix::io::Result<Self> {
-        let Self { file, .. } = self;
+        let Self { file, disks, .. } = self;
         rustix::fs::ftruncate(&file, 0)?;
-        let table = Self::map(file, config)?;
+        let table = Self::map(file, config, disks)?;
         let [high, low] = uuid_words(uuid);
         let period_s = config.period_s.max(1);
         let words = [(BLOCK, config.block_bytes), (PERIOD, period_s), (NEXT_HALVING, now_s() + period_s)];
         for (word, value) in words.into_iter().chain([(UUID, high), (UUID + 1, low), (0, MAGIC)]) {
             table.header[word].store(value, Ordering::Release);
         }
+        table.bound();
         Ok(table)
     }
 
-    /// The hottest half of it in a file emptied before.
+    /// The hottest parts of it in a file emptied before, in half of the pages that it may have.
     fn thinned(self, uuid: &str, config: HeatConfig) -> rustix::io::Result<Self> {
-        let mut parts = self.parts();
-        let sum = |part: &HeatPart| part.costs_us.iter().map(|&cost| u64::from(cost)).sum::<u64>();
-        parts.sort_by_key(|part| std::cmp::Reverse(sum(part)));
-        parts.truncate(MAX_PAGES as usize / 2);
+        let mut parts: Vec<(u64, HeatPart)> = self.parts_with_units().map(|(unit, part)| (unit.len(), part)).collect();
+        let heat = |part: &HeatPart| part.costs_us.iter().map(|&cost| u64::from(cost)).sum::<u64>();
+        parts.sort_by_key(|(counters, part)| std::cmp::Reverse(heat(part) * PAGE / counters));
+        let mut room = self.units.most_pages() / 2 * PAGE;
+        let has_room = |(counters, _): &&(u64, HeatPart)| {
+            let has_room = *counters <= room;
+            room = room.saturating_sub(*counters);
+            has_room
+        };
+        let kept: Vec<&HeatPart> = parts.iter().take_while(has_room).map(|(_, part)| part).collect();
         let table = self.anew(uuid, config)?;
-        for part in &parts {
-            for (block, &cost_us) in (part.first_block..).zip(&part.costs_us).filter(|(_, cost)| **cost > 0) {
+        for part in kept {
+            let blocks = (part.first_block..).zip(part.costs_us.iter().copied()).filter(|(_, cost)| *cost > 0);
+            // From the last on: so a part gets the unit that it needs at once.
+            for (block, cost_us) in blocks.collect::<Vec<_>>().into_iter().rev() {
                 table.add(part.file, (block << table.block_shift, (block + 1) << table.block_shift), cost_us);
             }
         }
@@ -226,12 +269,9 @@ impl HeatTable {
         let each_us = (u64::from(cost_us) / (last - block + 1)).clamp(1, u64::from(u32::MAX)) as u32;
         while block <= last {
             let end = last.min(block | (PART - 1));
-            match self.page(file, block / PART) {
-                Some(page) => {
-                    for counter in &page[(block % PART) as usize..=(end % PART) as usize] {
-                        add_saturating(counter, each_us);
-                    }
-                }
+            let within = (block % PART) as usize..=(end % PART) as usize;
+            match self.counters(file, block / PART, end % PART).and_then(|counters| counters.get(within)) {
+                Some(counters) => counters.iter().for_each(|counter| add_saturating(counter, each_us)),
                 None => {
                     self.header[MISSED].fetch_add(1, Ordering::Relaxed);
                 }
@@ -240,116 +280,107 @@ impl HeatTable {
         }
     }
 
-    /// The counters of a part; made where there are none and there is room.
+    /// The counters of a part, up to block `last` of it at least; made where there are none and there is room.
     #[inline]
-    fn page(&self, file: u64, part: u64) -> Option<&[AtomicU32; PART as usize]> {
-        let first = (file ^ part.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xff51_afd7_ed55_8ccd) >> 32;
+    fn counters(&self, file: u64, part: u64, last: u64) -> Option<&[AtomicU32]> {
+        let first = first_entry(file, part);
         for probe in 0..PROBES {
-            let [owner, place] = &self.directory[(first as usize + probe) % ENTRIES];
+            let [owner, of] = &self.directory[(first + probe) % ENTRIES];
             match owner.load(Ordering::Acquire) {
                 found if found == file => {
-                    let place = place.load(Ordering::Acquire);
-                    // 0: a process is just taking the entry, or was killed over it.
-                    if place != 0 && place >> 16 == part {
-                        return self.page_at((place & 0xffff) - 1);
+                    let place = of.load(Ordering::Acquire);
+                    // 0: a process is just taking the entry or giving it up, or was killed over it.
+                    if place >> PART_SHIFT == part
+                        && let Some(unit) = unit_of(place)
+                    {
+                        return if last < unit.len() { self.units.counters(unit) } else { self.grow(of, place, last) };
                     }
                 }
                 0 => break,
                 _ => {}
             }
         }
-        self.take(first as usize, file, part)
+        self.take(first, file, part, last)
     }
 
-    /// The counters of a part that has none yet, if there is room. O(probes), and O(entries) where the page of another part is taken.
-    #[cold]
-    fn take(&self, first: usize, file: u64, part: u64) -> Option<&[AtomicU32; PART as usize]> {
-        if part >> 47 != 0 || file == GIVEN_UP || !(self.has_room() || self.make_room_if_due()) {
-            return None;
-        }
-        let entries = (0..PROBES).map(|probe| &self.directory[(first + probe) % ENTRIES]);
-        let free = |[owner, _]: &&[AtomicU64; 2]| matches!(owner.load(Ordering::Acquire), 0 | GIVEN_UP);
-        let [owner, place] = entries.into_iter().find(free)?;
-        let before = owner.load(Ordering::Acquire);
-        if !matches!(before, 0 | GIVEN_UP) {
-            return None;
-        }
-        // Another one's that was quicker: this update is lost, the next finds it.
-        owner.compare_exchange(before, file, Ordering::AcqRel, Ordering::Relaxed).ok()?;
-        // The page that was given up with the entry, unless another part has taken it.
-        let kept = place.swap(0, Ordering::AcqRel);
-        let own = if kept & IS_FREE != 0 { (kept & 0xffff).checked_sub(1) } else { None };
-        if own.is_some() {
-            self.count_free(-1);
-        }
-        let Some((page, counters)) =
-            own.or_else(|| self.free_page()).and_then(|page| Some((page, self.page_at(page)?)))
-        else {
-            owner.store(GIVEN_UP, Ordering::Release);
+    /// A unit whose counters are 0, for a part of a file up to its block `last`.
+    fn unit(&self, part: u64, last: u64) -> Option<(Unit, &[AtomicU32])> {
+        // The file has parts before this one.
+        let counters = if part > 0 { PART } else { last + 1 };
+        let take = || self.units.take(counters);
+        let unit = take().or_else(|| if self.make_room_if_due() { take() } else { None })?;
+        let Some(counters) = self.units.counters(unit) else {
+            self.units.give_up(unit);
             return None;
         };
         counters.iter().for_each(|counter| counter.store(0, Ordering::Relaxed));
-        place.store(part << 16 | (page + 1), Ordering::Release);
+        Some((unit, counters))
+    }
+
+    /// The counters of a part that has none yet, if there is room. O(probes), and O(pages) where a unit of another part is taken.
+    #[cold]
+    fn take(&self, first: usize, file: u64, part: u64, last: u64) -> Option<&[AtomicU32]> {
+        if part >> (64 - PART_SHIFT) != 0 || matches!(file, 0 | GIVEN_UP) {
+            return None;
+        }
+        let mut entries = (0..PROBES).map(|probe| &self.directory[(first + probe) % ENTRIES]);
+        let free = |[owner, _]: &&[AtomicU64; 2]| matches!(owner.load(Ordering::Acquire), 0 | GIVEN_UP);
+        let Some([owner, of]) = entries.find(free) else {
+            // The next one may find room.
+            self.make_room_if_due();
+            return None;
+        };
+        let (unit, counters) = self.unit(part, last)?;
+        let before = owner.load(Ordering::Acquire);
+        let is_free = matches!(before, 0 | GIVEN_UP);
+        // Another one's that was quicker: this update is lost, the next finds it.
+        if !is_free || owner.compare_exchange(before, file, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            self.units.give_up(unit);
+            return None;
+        }
+        of.store(part << PART_SHIFT | IS_PART | unit.bits(), Ordering::Release);
         Some(counters)
     }
 
-    fn has_room(&self) -> bool {
-        self.header[USED].load(Ordering::Relaxed) < MAX_PAGES || self.header[FREE].load(Ordering::Relaxed) > 0
-    }
-
-    fn count_free(&self, change: i64) {
-        let changed = |free: u64| Some(free.saturating_add_signed(change));
-        let _ = self.header[FREE].fetch_update(Ordering::AcqRel, Ordering::Relaxed, changed);
-    }
-
-    /// A page that is nothing's: one that was never used, or one that was given up.
-    fn free_page(&self) -> Option<u64> {
-        if self.header[USED].load(Ordering::Relaxed) < MAX_PAGES {
-            let page = self.header[USED].fetch_add(1, Ordering::AcqRel);
-            if page < MAX_PAGES {
-                return Some(page);
-            }
+    /// The counters of the part at `place` in a unit with more of them, if there is room. O(counters).
+    #[cold]
+    fn grow(&self, of: &AtomicU64, place: u64, last: u64) -> Option<&[AtomicU32]> {
+        let part = place >> PART_SHIFT;
+        let (unit, counters) = self.unit(part, last)?;
+        let old = unit_of(place)?;
+        for (counter, before) in counters.iter().zip(self.units.counters(old).into_iter().flatten()) {
+            counter.store(before.load(Ordering::Relaxed), Ordering::Relaxed);
         }
-        let from = self.header[CURSOR].load(Ordering::Relaxed) as usize % ENTRIES;
-        for index in (0..ENTRIES).map(|step| (from + step) % ENTRIES) {
-            let place = &self.directory[index][1];
-            let found = place.load(Ordering::Acquire);
-            if found & IS_FREE != 0 && place.compare_exchange(found, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-                self.header[CURSOR].store(index as u64, Ordering::Relaxed);
-                self.count_free(-1);
-                return (found & 0xffff).checked_sub(1);
-            }
-        }
-        // What a process was killed over is not looked for again.
-        self.header[FREE].store(0, Ordering::Relaxed);
-        None
+        let grown = part << PART_SHIFT | IS_PART | unit.bits();
+        let changed = of.compare_exchange(place, grown, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        self.units.give_up(if changed { old } else { unit });
+        changed.then_some(counters)
     }
 
     /// The entries that are a part's.
     fn taken(&self) -> impl Iterator<Item = Taken<'_>> {
         let entry = |(index, [owner, place]): (usize, &[AtomicU64; 2])| {
             let (owner, place) = (owner.load(Ordering::Acquire), place.load(Ordering::Acquire));
-            if matches!(owner, 0 | GIVEN_UP) || place & IS_FREE != 0 {
+            if matches!(owner, 0 | GIVEN_UP) {
                 return None;
             }
-            let counters = self.page_at((place & 0xffff).checked_sub(1)?)?;
+            let counters = self.units.counters(unit_of(place)?)?;
             Some(Taken { index, file: owner, place, counters })
         };
         self.directory.iter().enumerate().filter_map(entry)
     }
 
-    /// Gives up the entry `index`, if `place` still stands there. In this order: a page is free before its entry is.
+    /// Gives up the entry `index`, if `place` still stands there. In this order: a unit is nothing's before its entry is.
     fn give_up(&self, index: usize, place: u64) {
         let [owner, of] = &self.directory[index];
-        let freed = IS_FREE | (place & 0xffff);
-        if of.compare_exchange(place, freed, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+        if of.compare_exchange(place, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            unit_of(place).into_iter().for_each(|unit| self.units.give_up(unit));
             owner.store(GIVEN_UP, Ordering::Release);
-            self.count_free(1);
         }
     }
 
-    /// Where the table is full, and it was not just done: has the coldest parts given up. Whether there is room then. One process does
-    /// it; O(counters), some 20 ms of a full table.
+    /// Where the table is full, and it was not just done: has the parts in the coldest pages given up. Whether it was done. One process
+    /// does it; O(counters), some 20 ms of a full table.
     fn make_room_if_due(&self) -> bool {
         let (next, now) = (self.header[NEXT_ROOM].load(Ordering::Acquire), now_s());
         let after = now + (self.header[PERIOD].load(Ordering::Relaxed) / ROOM_PERIODS).max(1);
@@ -360,31 +391,29 @@ impl HeatTable {
         if !changed {
             return false;
         }
-        let sum = |counters: &[AtomicU32; PART as usize]| {
-            counters.iter().map(|counter| u64::from(counter.load(Ordering::Relaxed))).sum::<u64>()
-        };
-        let mut taken: Vec<(u64, usize, u64)> = self.taken().map(|of| (sum(of.counters), of.index, of.place)).collect();
-        let spare = taken.len() / ROOM_MADE;
-        if spare > 0 {
-            taken.select_nth_unstable(spare - 1);
+        // The disks may have got more since.
+        let most_before = self.units.most_pages();
+        self.bound();
+        if self.units.most_pages() > most_before {
+            return true;
         }
-        taken[..spare].iter().for_each(|&(_, index, place)| self.give_up(index, place));
-        self.has_room()
-    }
-
-    /// A page by its number, which the file says: it is bounded here.
-    #[inline]
-    fn page_at(&self, page: u64) -> Option<&[AtomicU32; PART as usize]> {
-        let segment = page as usize / PAGES_OF_SEGMENT;
-        let mapped = self.segments.get(segment)?.get_or_init(|| self.map_segment(segment as u64).ok());
-        Some(&mapped.as_ref()?[page as usize % PAGES_OF_SEGMENT])
-    }
-
-    #[cold]
-    fn map_segment(&self, segment: u64) -> rustix::io::Result<SharedPage<Segment>> {
-        let offset = HEADER_BYTES + DIRECTORY_BYTES + segment * SEGMENT_BYTES;
-        allocate(self.file.as_fd(), offset + SEGMENT_BYTES)?;
-        SharedPage::map(self.file.as_fd(), offset, ProtFlags::READ | ProtFlags::WRITE)
+        let mut heat_of: HashMap<u64, u64> = HashMap::new();
+        for Taken { place, counters, .. } in self.taken() {
+            let heat: u64 = counters.iter().map(|counter| u64::from(counter.load(Ordering::Relaxed))).sum();
+            *heat_of.entry(Unit::of_bits(place).page()).or_default() += heat;
+        }
+        let mut pages: Vec<(u64, u64)> = heat_of.into_iter().map(|(page, heat)| (heat, page)).collect();
+        let spare = pages.len().div_ceil(ROOM_MADE);
+        if spare > 0 {
+            pages.select_nth_unstable(spare - 1);
+        }
+        let coldest: HashSet<u64> = pages[..spare].iter().map(|&(_, page)| page).collect();
+        for Taken { index, place, .. } in self.taken() {
+            if coldest.contains(&Unit::of_bits(place).page()) {
+                self.give_up(index, place);
+            }
+        }
+        true
     }
 
     /// Halves all counters once for each period that has gone by, if it is time. One process does it.
@@ -418,8 +447,6 @@ impl HeatTable {
                 self.give_up(index, place);
             }
         }
-        let is_free = |[_, place]: &&[AtomicU64; 2]| place.load(Ordering::Relaxed) & IS_FREE != 0;
-        self.header[FREE].store(self.directory.iter().filter(is_free).count() as u64, Ordering::Relaxed);
         let missed = self.header[MISSED].load(Ordering::Relaxed);
         self.header[MISSED].fetch_sub(missed - (missed >> halves), Ordering::Relaxed);
     }
@@ -436,13 +463,17 @@ impl HeatTable {
 
     /// All parts of files that have heat.
     pub(crate) fn parts(&self) -> Vec<HeatPart> {
-        let mut parts = Vec::new();
-        for Taken { file, place, counters, .. } in self.taken() {
-            let costs_us = counters.iter().map(|counter| counter.load(Ordering::Relaxed)).collect();
-            parts.extend(HeatPart::of(file, place >> 16, costs_us));
-        }
+        let mut parts: Vec<HeatPart> = self.parts_with_units().map(|(_, part)| part).collect();
         parts.sort_by_key(|part| (part.file, part.first_block));
         parts
+    }
+
+    /// The same in no order, each with its unit.
+    fn parts_with_units(&self) -> impl Iterator<Item = (Unit, HeatPart)> {
+        self.taken().filter_map(|Taken { file, place, counters, .. }| {
+            let costs_us = counters.iter().map(|counter| counter.load(Ordering::Relaxed)).collect();
+            Some((unit_of(place)?, HeatPart::of(file, place >> PART_SHIFT, costs_us)?))
+        })
     }
 
     /// Updates that found no room of late: half of them are forgotten each period.
@@ -480,7 +511,7 @@ pub(crate) fn parts_of_others(namespace: &Path, uuid: &str, config: HeatConfig) 
         let is_heat = name.strip_prefix(HEAT_FILE).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
         is_heat && *name != own
     };
-    let most_bytes = HEADER_BYTES + DIRECTORY_BYTES + SEGMENTS as u64 * SEGMENT_BYTES;
+    let most_bytes = COUNTERS_AT + MOST_PAGES * PAGE_BYTES;
     let read = |name: String| read_file_at(&directory, name.as_str(), most_bytes as usize).ok();
     let of_all = names.filter(is_others).filter_map(read).flat_map(|bytes| parts_in(&bytes, uuid, config));
     let mut parts: Vec<HeatPart> = of_all.collect();
@@ -502,14 +533,14 @@ fn parts_in(bytes: &[u8], uuid: &str, config: HeatConfig) -> Vec<HeatPart> {
     let entry = |at: usize| {
         let at = HEADER_BYTES as usize + 16 * at;
         let (file, place) = (word(at), word(at + 8));
-        if file == GIVEN_UP || place & IS_FREE != 0 {
+        if matches!(file, 0 | GIVEN_UP) {
             return None;
         }
-        let page = (place & 0xffff).checked_sub(1)? as usize;
-        let begin = (HEADER_BYTES + DIRECTORY_BYTES) as usize + page * PART as usize * 4;
-        let counters = bytes.get(begin..begin + PART as usize * 4)?;
+        let unit = unit_of(place)?;
+        let (page, within) = ((COUNTERS_AT + unit.page() * PAGE_BYTES) as usize, unit.range()?);
+        let counters = bytes.get(page + 4 * within.start..page + 4 * within.end)?;
         let cost = |counter: &[u8]| u32::from_ne_bytes(counter.try_into().expect("4 bytes")) >> periods;
-        HeatPart::of(file, place >> 16, counters.chunks_exact(4).map(cost).collect())
+        HeatPart::of(file, place >> PART_SHIFT, counters.chunks_exact(4).map(cost).collect())
     };
     (0..ENTRIES).filter_map(entry).collect()
 }
@@ -530,7 +561,7 @@ mod tests {
     const UUID_TEXT: &str = "000102030405060708090a0b0c0d0e0f";
 
     fn open(directory: &Path) -> HeatTable {
-        HeatTable::open(directory, UUID_TEXT, CONFIG).unwrap()
+        HeatTable::open(directory, UUID_TEXT, CONFIG, vec![]).unwrap()
     }
 
     fn part(file: u64, first_block: u64, costs_us: &[u32]) -> HeatPart {
@@ -560,7 +591,7 @@ mod tests {
         table.halve_if_due();
         assert!(next() <= now_s() + CONFIG.period_s, "{}", next());
         let shorter = HeatConfig { period_s: 10, ..CONFIG };
-        HeatTable::open(directory.path(), UUID_TEXT, shorter).unwrap().halve_if_due();
+        HeatTable::open(directory.path(), UUID_TEXT, shorter, vec![]).unwrap().halve_if_due();
         assert!(next() <= now_s() + 10, "{}", next());
     }
 
@@ -584,12 +615,12 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         open(directory.path()).add(7, (0, 1), 10);
         let other = HeatConfig { block_bytes: 8192, ..CONFIG };
-        assert_eq!(HeatTable::open(directory.path(), UUID_TEXT, other).unwrap().parts(), []);
+        assert_eq!(HeatTable::open(directory.path(), UUID_TEXT, other, vec![]).unwrap().parts(), []);
         let kept = open(directory.path());
         kept.add(7, (0, 1), 10);
-        assert!(HeatTable::open(directory.path(), UUID_TEXT, other).is_err(), "another process has it");
+        assert!(HeatTable::open(directory.path(), UUID_TEXT, other, vec![]).is_err(), "another process has it");
         drop(kept);
-        assert_eq!(HeatTable::open(directory.path(), "ff", CONFIG).unwrap().parts(), []);
+        assert_eq!(HeatTable::open(directory.path(), "ff", CONFIG, vec![]).unwrap().parts(), []);
         std::fs::write(directory.path().join(HEAT_FILE), [0x5a; 9000]).unwrap();
         assert_eq!(open(directory.path()).parts(), []);
         // A directory whose words are anything leads nowhere else.
@@ -611,7 +642,7 @@ mod tests {
         let own = open(directory.path());
         own.add(7, (0, 1), 10);
         assert_eq!(others(), [], "its own is none of another");
-        let other = HeatTable::open_file(&file("heat.other"), UUID_TEXT, CONFIG).unwrap();
+        let other = HeatTable::open_file(&file("heat.other"), UUID_TEXT, CONFIG, vec![]).unwrap();
         other.add(7, (4096, 4097), 12);
         other.add(8, (1025 * 4096, 1025 * 4096 + 1), 3);
         assert_eq!(others(), [part(7, 0, &[0, 12]), part(8, 1024, &[0, 3])]);
@@ -626,10 +657,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let others = || parts_of_others(directory.path(), UUID_TEXT, CONFIG);
         let path = directory.path().join("heat.other");
-        let other = HeatTable::open_file(&path, UUID_TEXT, CONFIG).unwrap();
+        let other = HeatTable::open_file(&path, UUID_TEXT, CONFIG, vec![]).unwrap();
         other.add(7, (0, 1), 12);
         let whole = std::fs::read(&path).unwrap();
-        for length in [0, 7, 100, 4096, 4100, DIRECTORY_BYTES as usize, whole.len() - 1] {
+        for length in [0, 7, 100, 4096, 4100, DIRECTORY_BYTES as usize, COUNTERS_AT as usize + 3, whole.len() - 1] {
             std::fs::write(&path, &whole[..length]).unwrap();
             assert!(others().len() <= 1, "{length}");
         }
@@ -650,17 +681,65 @@ mod tests {
         assert_eq!(others(), []);
     }
 
-    /// Fills the table: files `from` and on, one block each, which cost `cost_us`.
+    /// Fills the table: a block in the second part of the files `from` and on, which cost `cost_us`. Each has a page.
     fn fill(table: &HeatTable, files: std::ops::Range<u64>, cost_us: u32) {
-        files.for_each(|file| table.add(file, (0, 1), cost_us));
+        files.for_each(|file| table.add(file, (SECOND, SECOND + 1), cost_us));
     }
 
-    const FULL: u64 = MAX_PAGES;
+    const SECOND: u64 = 1024 * 4096;
+    const FULL: u64 = 512;
+
+    /// A table with room for [`FULL`] pages.
+    fn small(directory: &Path) -> HeatTable {
+        let table = open(directory);
+        table.units.set_most_pages(FULL);
+        table
+    }
+
+    #[test]
+    fn a_part_has_counters_for_the_blocks_that_have_heat_within_twice() {
+        let directory = tempfile::tempdir().unwrap();
+        let table = open(directory.path());
+        let bytes = |table: &HeatTable| table.parts_with_units().map(|(unit, _)| unit.len() * 4).sum::<u64>();
+        // 10,000 files of 64 KiB in which each block is read: 64 bytes each.
+        for file in 1..10_001 {
+            (0..16).for_each(|block| table.add(file, (block << 12, (block + 1) << 12), 1));
+        }
+        assert_eq!((table.parts().len(), table.missed(), bytes(&table)), (10_000, 0, 640_000));
+        let grows = 77_777;
+        for block in 0..1500_u64 {
+            let before = bytes(&table);
+            table.add(grows, (block << 12, (block + 1) << 12), 2 + block as u32);
+            let own = bytes(&table) - 640_000;
+            assert!(own <= (8 * (block + 1)).max(64) || block >= 1024, "{own} bytes at block {block}");
+            assert!(block < 1024 || own == 8192);
+            assert!(before <= bytes(&table));
+        }
+        let of_file: Vec<HeatPart> = table.parts().into_iter().filter(|part| part.file == grows).collect();
+        let costs = |blocks: std::ops::Range<u32>| blocks.map(|block| 2 + block).collect::<Vec<u32>>();
+        assert_eq!(of_file, [part(grows, 0, &costs(0..1024)), part(grows, 1024, &costs(1024..1500))]);
+        // A request over the end of a unit finds the larger one.
+        table.add(5, (0, 40 << 12), 40);
+        let expected = [vec![2; 16], vec![1; 24]].concat();
+        assert!(table.parts().iter().any(|part| part.file == 5 && part.costs_us == expected));
+        assert_eq!(table.missed(), 0);
+    }
+
+    #[test]
+    fn heat_has_a_thousandth_of_what_the_disks_hold_at_most() {
+        let directory = tempfile::tempdir().unwrap();
+        let room = Room::at(directory.path()).unwrap();
+        let table = HeatTable::open(directory.path(), UUID_TEXT, CONFIG, vec![directory.path().to_owned(); 3]).unwrap();
+        let pages = ((room.total_bytes - room.free_bytes) / 1000 / 4096).min(MOST_PAGES);
+        let most = table.units.most_pages();
+        assert!(most == LEAST_PAGES || most <= pages && (most == MOST_PAGES || most > pages / 2), "{most} of {pages}");
+        assert_eq!(small(directory.path()).units.most_pages(), FULL);
+    }
 
     #[test]
     fn the_coldest_give_their_place_to_what_comes_while_the_table_is_in_use() {
         let directory = tempfile::tempdir().unwrap();
-        let table = open(directory.path());
+        let table = small(directory.path());
         let (made, cold) = (FULL / ROOM_MADE as u64, FULL / 2);
         fill(&table, 1..FULL - cold + 1, 1000);
         fill(&table, FULL - cold + 1..FULL + 1, 10);
@@ -675,21 +754,15 @@ mod tests {
         assert_eq!((FULL - cold + 1..FULL + 1).filter(|&file| has(file)).count() as u64, cold - made);
         assert!(parts.iter().all(|part| part.costs_us.len() == 1 && [1000, 10, 5].contains(&part.costs_us[0])));
         table.header[NEXT_ROOM].store(now_s(), Ordering::Relaxed);
-        table.add(FULL + made + 1, (0, 1), 7);
-        assert!(
-            table
-                .parts()
-                .iter()
-                .any(|part| *part == HeatPart { file: FULL + made + 1, first_block: 0, costs_us: vec![7] })
-        );
+        fill(&table, FULL + made + 1..FULL + made + 2, 7);
+        assert!(table.parts().contains(&part(FULL + made + 1, 1024, &[7])));
         // Another process sees the same.
         assert_eq!(open(directory.path()).parts(), table.parts());
     }
-
     #[test]
     fn what_has_cooled_gives_its_place_when_counters_are_halved() {
         let directory = tempfile::tempdir().unwrap();
-        let table = open(directory.path());
+        let table = small(directory.path());
         table.header[NEXT_ROOM].store(now_s() + 100, Ordering::Relaxed);
         fill(&table, 1..FULL + 1, 3);
         fill(&table, 1..101, 5);
@@ -710,23 +783,33 @@ mod tests {
             parts[..100].iter().all(|part| part.costs_us == [2])
                 && parts[100..].iter().all(|part| part.costs_us == [9])
         );
+        // What was a page of one part is one of many small ones, and the other way round.
+        table.header[NEXT_HALVING].store(now_s() - 5000, Ordering::Relaxed);
+        table.halve_if_due();
+        (1..FULL * 50).for_each(|file| table.add(file, (0, 1), 5));
+        assert_eq!((table.parts().len() as u64, table.missed()), (FULL * 50 - 1, 0));
+        table.header[NEXT_HALVING].store(now_s() - 5000, Ordering::Relaxed);
+        table.halve_if_due();
+        fill(&table, 1..FULL + 1, 3);
+        assert_eq!((table.parts().len() as u64, table.missed()), (FULL, 0));
     }
 
-    /// Threads add parts without end, others give parts up meanwhile: no page is that of two parts, and what is hot is found.
+    /// Threads add parts without end, others give parts up meanwhile: no unit is that of two parts, and what is hot is found.
     #[test]
-    fn pages_have_one_part_each_while_parts_come_and_go() {
+    fn units_have_one_part_each_while_parts_come_and_go() {
         let directory = tempfile::tempdir().unwrap();
-        let tables = [open(directory.path()), open(directory.path())];
+        let tables = [small(directory.path()), small(directory.path())];
         fill(&tables[0], 1..101, 1_000_000);
-        fill(&tables[0], 101..FULL, 1);
+        fill(&tables[0], 101..FULL + 1, 1);
         std::thread::scope(|scope| {
             for (number, table) in (0..4).zip(tables.iter().cycle()) {
                 scope.spawn(move || {
                     let from = (number + 1) << 32;
-                    for file in from..from + FULL {
-                        table.add(file, (0, 1), 1);
-                        table.add(file, (1024 * 4096 * 3, 1024 * 4096 * 3 + 1), 1);
-                        if file % 1000 == 0 {
+                    for file in from..from + 20 * FULL {
+                        for block in [0, 20, 300, 3 * 1024] {
+                            table.add(file, (block << 12, (block + 1) << 12), 1);
+                        }
+                        if file % 100 == 0 {
                             table.header[NEXT_ROOM].store(0, Ordering::Relaxed);
                             table.make_room_if_due();
                         }
@@ -734,34 +817,43 @@ mod tests {
                 });
             }
         });
-        let mut pages: Vec<u64> = tables[0].taken().map(|of| of.place & 0xffff).collect();
-        let free =
-            |[_, place]: &[AtomicU64; 2]| Some(place.load(Ordering::Relaxed)).filter(|place| place & IS_FREE != 0);
-        pages.extend(tables[0].directory.iter().filter_map(free).map(|place| place & 0xffff));
-        let count = pages.len();
-        pages.sort_unstable();
-        pages.dedup();
-        assert_eq!(pages.len(), count, "a page is that of two parts");
-        assert_eq!(count as u64, FULL, "some are lost");
-        let parts = tables[1].parts();
-        assert_eq!(parts.iter().filter(|part| part.costs_us == [1_000_000]).count(), 100);
+        let mut ranges: Vec<(u64, usize, usize)> =
+            tables[0].taken().filter_map(|of| unit_of(of.place)).map(of_page).collect();
+        ranges.sort_unstable();
+        assert!(ranges.len() > 100 && ranges.iter().all(|&(page, ..)| page < FULL));
+        let apart = |pair: &[(u64, usize, usize)]| pair[0].0 < pair[1].0 || pair[0].2 <= pair[1].1;
+        assert!(ranges.windows(2).all(apart), "a unit is that of two parts");
+        assert_eq!(tables[1].parts().iter().filter(|part| part.costs_us == [1_000_000]).count(), 100);
+        // None is lost: when all have cooled, all pages can be taken.
+        for table in &tables {
+            table.header[NEXT_HALVING].store(now_s() - 100_000, Ordering::Relaxed);
+            table.halve_if_due();
+        }
+        let missed = tables[0].missed();
+        fill(&tables[0], 1..FULL + 1, 3);
+        assert_eq!((tables[0].parts().len() as u64, tables[0].missed()), (FULL, missed));
+    }
+
+    fn of_page(unit: Unit) -> (u64, usize, usize) {
+        let range = unit.range().unwrap();
+        (unit.page(), range.start, range.end)
     }
 
     #[test]
     fn a_full_table_is_thinned_out_by_the_next_that_has_it_alone() {
         let directory = tempfile::tempdir().unwrap();
-        let table = open(directory.path());
-        table.add(1, (0, 1), 1000);
-        table.add(2, (0, 1), 1);
-        table.header[USED].store(MAX_PAGES, Ordering::Relaxed);
+        let table = small(directory.path());
+        fill(&table, 1..2, 1000);
+        fill(&table, 2..FULL + 1, 1);
         table.header[NEXT_ROOM].store(now_s() + 100, Ordering::Relaxed);
-        table.add(3, (0, 1), 1);
-        table.add(1, (0, 1), 1);
-        assert_eq!((table.missed(), table.parts().len()), (1, 2));
+        fill(&table, FULL + 1..FULL + 2, 1);
+        fill(&table, 1..2, 1);
+        assert_eq!((table.missed(), table.parts().len() as u64), (1, FULL));
         drop(table);
         let table = open(directory.path());
-        table.add(3, (0, 1), 1);
-        assert_eq!(table.parts(), [part(1, 0, &[1001]), part(2, 0, &[1]), part(3, 0, &[1])]);
-        assert_eq!(table.missed(), 0);
+        assert_eq!((table.parts().len() as u64, table.missed()), (FULL / 2, 0));
+        assert_eq!(table.parts()[0], part(1, 1024, &[1001]));
+        fill(&table, FULL + 1..FULL + 2, 1);
+        assert!(table.parts().contains(&part(FULL + 1, 1024, &[1])));
     }
 }

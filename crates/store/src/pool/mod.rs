@@ -5,6 +5,7 @@ pub mod epoch;
 pub(crate) mod heads;
 pub(crate) mod heat;
 pub(crate) mod heat_table;
+mod heat_units;
 pub(crate) mod latencies;
 pub(crate) mod layouts;
 pub(crate) mod meta_load;

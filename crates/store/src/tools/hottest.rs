@@ -4,6 +4,7 @@ use crate::format::handle::read_handle;
 use crate::os::error::{Error, Result};
 use crate::os::sync::{Mutex, guard};
 use crate::os::sys::proc_path;
+use crate::pool::heat::disks;
 use crate::pool::heat_table::{HeatConfig, HeatPart, HeatTable, parts_of_others};
 use crate::pool::namespace::namespace_uuid;
 use crate::pool::store::Store;
@@ -96,7 +97,7 @@ impl Store {
                 pool.file.display()
             ))
         })?;
-        let table = HeatTable::open(&pool.namespace, &namespace_uuid(pool)?, config)?;
+        let table = HeatTable::open(&pool.namespace, &namespace_uuid(pool)?, config, disks(pool))?;
         table.halve_if_due();
         Ok((table, config))
     }
