@@ -276,6 +276,67 @@ fn a_server_is_replaced_by_no_server_that_has_its_own_part_of_the_files() {
     assert_eq!(findings(&pool), []);
 }
 
+/// Stops when that many bytes are copied or read back.
+struct StopsBehind(u64);
+
+impl DrainWatch for StopsBehind {
+    fn progress(&mut self, _: &str, done_bytes: u64, total_bytes: u64) -> Then {
+        assert!(done_bytes <= total_bytes, "{done_bytes} of {total_bytes}");
+        if done_bytes > self.0 { Then::Stop } else { Then::On }
+    }
+}
+
+/// A drain and a replacement of a server with a large file are stopped in the third step: what two have moved is not moved again.
+#[test]
+fn a_large_file_leaves_a_server_step_by_step() {
+    const STEP: u64 = 256 << 20;
+    let size_bytes = 3 * STEP + 12_345;
+    let marks = [0, STEP - 7, STEP + 20, 2 * STEP + 1000, 3 * STEP - 5, size_bytes - 10];
+    let made = || {
+        let pool = TestPool::new(3);
+        let store = pool.open();
+        store.set_rule(&Pattern::new("*").unwrap(), &layout(&[(0, &[(0, 65_536)])])).unwrap();
+        let (_fd, inode) = create(&store, "large");
+        for (mark, seed) in marks.into_iter().zip(0..) {
+            write(&inode, &pattern(10, seed), mark);
+        }
+        pool
+    };
+    let check = |pool: &TestPool, servers: Vec<Vec<u16>>| {
+        let store = now(pool);
+        let inode = store.lookup(Path::new("large")).unwrap().unwrap();
+        let layout = inode.layout().unwrap();
+        let of = |region: &stripewise_layout::Region| region.stripes().iter().map(|stripe| stripe.server.0).collect();
+        assert_eq!(layout.regions().iter().map(of).collect::<Vec<Vec<u16>>>(), servers);
+        assert_eq!(inode.attributes().unwrap().size_bytes, size_bytes);
+        for (mark, seed) in marks.into_iter().zip(0..) {
+            let mut found = [1; 10];
+            assert_eq!(inode.read_at(&mut found, mark).unwrap(), 10);
+            assert_eq!(found[..], pattern(10, seed), "at {mark}");
+        }
+        assert_eq!(findings(pool), []);
+    };
+    let pool = made();
+    let done = drain(&pool.pool.file, "disk.0", &DrainOptions::default(), &mut StopsBehind(4 * STEP + 1000)).unwrap();
+    assert_eq!((done.stopped, done.moved_files, done.copied_bytes), (true, 0, 2 * STEP));
+    let taker = servers_of(&now(&pool), "large").into_iter().find(|server| *server != 0).unwrap();
+    check(&pool, vec![vec![taker], vec![0]]);
+    let done = drained(&pool, "disk.0");
+    assert_eq!((done.moved_files, done.copied_bytes), (1, size_bytes - 2 * STEP));
+    assert!(!servers_of(&now(&pool), "large").contains(&0));
+
+    let pool = made();
+    let (file, root) = (&pool.pool.file, pool.directory.path().join("new"));
+    let (name, done) = replace(file, "disk.0", &root, false, &mut StopsBehind(4 * STEP + 1000)).unwrap();
+    assert_eq!((&*name, done.stopped, done.copied_bytes), ("disk.3", true, 2 * STEP));
+    check(&pool, vec![vec![3], vec![0]]);
+    let (name, done) = replace(file, "disk.0", &root, false, &mut On).unwrap();
+    assert_eq!((&*name, done.moved_files, done.copied_bytes), ("disk.3", 1, size_bytes - 2 * STEP));
+    check(&pool, vec![vec![3]]);
+    remove(file, "disk.0", false, &mut On).unwrap();
+    assert_eq!(findings(&pool), []);
+}
+
 /// Stops at the call with that number.
 struct StopsAt(usize);
 

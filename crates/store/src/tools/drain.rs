@@ -6,12 +6,11 @@
 //! rules     rules that name the server get layouts without it
 //! pass      each file that names it is moved; again until a pass finds none
 //! ```
-//! Each file is moved as by `apply`: killed at any time it is whole, in its old layout or the new one. The mark stays, so
-//! that the same command goes on with it. A file that cannot move stays and is listed; it keeps no other file from moving.
+//! Each file is moved as by `apply`, a large one in steps: killed at any time it is whole, in its old layout, that of a step, or the new
+//! one. The mark stays, so that the same command goes on with it. A file that cannot move stays and is listed; it keeps no other file from moving.
 
 use crate::backend::{Server, ServerState, Setting};
 use crate::file::inode::Inode;
-use crate::file::moving::Moved;
 use crate::file::room_ahead::RoomAhead;
 use crate::file::steps::Then;
 use crate::os::error::{Error, Result};
@@ -19,12 +18,13 @@ use crate::os::room::Room;
 use crate::pool::pool_file::Pool;
 use crate::pool::store::Store;
 use crate::tools::adding::NewServers;
+use crate::tools::in_steps::move_in_steps;
 use crate::tools::leaving::{names, stretches_on, targets};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use stripewise_layout::{Layout, ServerId};
+use stripewise_layout::{Layout, Region, ServerId, Stripe};
 
 /// How long a mount may go on making files by the pool file as it was: it looks again each second.
 const KNOWN_TO_ALL: Duration = Duration::from_millis(1250);
@@ -183,7 +183,7 @@ pub fn replace(
 }
 
 /// Refuses a server that the pool has already, where it is not the one that an earlier [`replace`] has added: then the old one is drained,
-/// and no file has a part on both.
+/// and what a file has on the new one has come from there.
 fn check_begun(store: &Arc<Store>, leaving: &Server, new: ServerId, root: &Path) -> Result<()> {
     let (root, name) = (root.display(), &leaving.name);
     if new == leaving.id {
@@ -201,11 +201,25 @@ fn check_begun(store: &Arc<Store>, leaving: &Server, new: ServerId, root: &Path)
     }
     for path in store.files_naming(leaving.id)?.paths {
         let layout = store.existing(&path).ok().flatten().and_then(|inode| inode.layout().ok());
-        if layout.is_some_and(|layout| names(&layout, new)) {
+        if layout.is_some_and(|layout| !is_begun(&layout, leaving.id, new)) {
             return refused(&format!(", where {} has another part", path.display()));
         }
     }
     Ok(())
+}
+
+/// Whether the regions of a layout that name `new` are those of steps: the rest of the file has the same round with `old` in its place.
+fn is_begun(layout: &Layout, old: ServerId, new: ServerId) -> bool {
+    let has = |region: &Region, server| region.stripes().iter().any(|stripe| stripe.server == server);
+    let before = |region: &Region| -> Vec<Stripe> {
+        let back = |stripe: &Stripe| if stripe.server == new { Stripe { server: old, ..*stripe } } else { *stripe };
+        region.stripes().iter().map(back).collect()
+    };
+    let is_step = |region: &Region| {
+        let was = before(region);
+        !has(region, old) && layout.regions().iter().any(|other| has(other, old) && other.stripes() == was)
+    };
+    layout.regions().iter().filter(|region| has(region, new)).all(is_step)
 }
 
 /// Where a server stands in the pool file: its tier, and its number there.
@@ -232,7 +246,7 @@ pub(crate) struct Drain {
 
 /// What became of one file.
 enum Outcome {
-    Moved(Moved),
+    Moved,
     /// It does not name the server, or is gone.
     Nothing,
     Stays(StayingFile),
@@ -335,10 +349,9 @@ impl Drain {
             let mut moved = 0;
             for path in found.paths {
                 match self.file(&path, watch)? {
-                    Outcome::Moved(of) => {
+                    Outcome::Moved => {
                         moved += 1;
                         self.drained.moved_files += 1;
-                        self.drained.copied_bytes += of.copied_bytes;
                     }
                     Outcome::Nothing => {}
                     Outcome::Stays(file) => self.drained.staying.push(file),
@@ -389,14 +402,17 @@ impl Drain {
             stopped = then == Then::Stop;
             then
         };
-        let moved = self.move_file(&inode, &name, &mut progress);
+        let (copied_bytes, moved) = self.move_file(&inode, &name, &mut progress);
+        self.drained.copied_bytes += copied_bytes;
         match moved {
-            Ok(moved) => {
+            Ok(()) => {
                 self.done_bytes += done_here;
-                Ok(Outcome::Moved(moved))
+                Ok(Outcome::Moved)
             }
-            Err(_) if stopped => Ok(Outcome::Stopped),
-            Err(error) => Ok(Outcome::Stays(self.stays(name, &inode, &error))),
+            Err(error) => {
+                self.done_bytes += copied_bytes * 2;
+                Ok(if stopped { Outcome::Stopped } else { Outcome::Stays(self.stays(name, &inode, &error)) })
+            }
         }
     }
 
@@ -411,11 +427,27 @@ impl Drain {
         store.layout_without(own, self.leaving, targets)
     }
 
-    fn move_file(&self, inode: &Arc<Inode>, name: &str, progress: &mut dyn FnMut(u64, u64) -> Then) -> Result<Moved> {
+    /// The bytes that were copied, and whether the file has left the server.
+    fn move_file(
+        &self,
+        inode: &Arc<Inode>,
+        name: &str,
+        progress: &mut dyn FnMut(u64, u64) -> Then,
+    ) -> (u64, Result<()>) {
         let free_bytes =
             |id| self.store.room(id).ok().filter(|room| !room.is_read_only).map(|room| room.available_bytes);
-        let other = self.layout_after(inode, name, &self.by_room(free_bytes))?;
-        inode.move_watched(&other, name, true, progress)
+        let found = self
+            .layout_after(inode, name, &self.by_room(free_bytes))
+            .and_then(|other| Ok((other, self.store.landed_on(&inode.placement()?, Path::new(name))?.is_some())));
+        match found {
+            // What has moved in part would not be told from a file that has its place.
+            Ok((other, true)) => match inode.move_watched(&other, name, true, progress) {
+                Ok(moved) => (moved.copied_bytes, Ok(())),
+                Err(error) => (0, Err(error)),
+            },
+            Ok((other, false)) => move_in_steps(inode, &other, name, progress),
+            Err(error) => (0, Err(error)),
+        }
     }
 
     fn stays(&self, path: String, inode: &Inode, error: &Error) -> StayingFile {

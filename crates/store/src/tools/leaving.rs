@@ -83,7 +83,7 @@ impl Store {
     /// # Errors
     /// No server of a region is left, or none that takes its width.
     pub(crate) fn layout_without(&self, layout: &Layout, leaving: ServerId, targets: &[ServerId]) -> Result<Layout> {
-        let mut regions = Vec::new();
+        let mut regions: Vec<(u64, Vec<Stripe>)> = Vec::new();
         for (index, region) in layout.regions().iter().enumerate() {
             let mut round = region.stripes().to_vec();
             if round.iter().any(|stripe| stripe.server == leaving) {
@@ -97,7 +97,10 @@ impl Store {
                     round = found.ok_or_else(|| self.no_place(index, region.offset(), id))?;
                 }
             }
-            regions.push((region.offset(), round));
+            // What has left it in steps before is one region with the rest.
+            if regions.last().is_none_or(|(_, before)| *before != round) {
+                regions.push((region.offset(), round));
+            }
         }
         Layout::new(regions).map_err(|error| Error::Invalid(error.to_string()))
     }

@@ -10,6 +10,7 @@ pub mod export_tree;
 pub mod fsck;
 pub(crate) mod hinting;
 pub mod hottest;
+pub(crate) mod in_steps;
 pub mod layout_hints;
 pub(crate) mod leaving;
 pub mod rebalance;

@@ -13,6 +13,7 @@ use crate::os::sync::{Mutex, guard};
 use crate::pool::pool_file::PoolTier;
 use crate::pool::store::Store;
 use crate::tools::drain::{DrainWatch, StayingFile};
+use crate::tools::in_steps::move_in_steps;
 use crate::tools::walk::{WalkedFile, walk};
 use rustix::fd::AsFd as _;
 use std::collections::{HashMap, HashSet};
@@ -106,11 +107,10 @@ pub fn rebalance(file: &Path, filling: &Filling, watch: &mut dyn DrainWatch) -> 
             stopped = then == Then::Stop;
             then
         };
-        match inode.move_watched(&file.layout, &name, true, &mut progress) {
-            Ok(moved) => {
-                done.moved_files += 1;
-                done.copied_bytes += moved.copied_bytes;
-            }
+        let (copied_bytes, moved) = move_in_steps(&inode, &file.layout, &name, &mut progress);
+        done.copied_bytes += copied_bytes;
+        match moved {
+            Ok(()) => done.moved_files += 1,
             Err(_) if stopped => return Ok(None),
             Err(error) => done.staying.push(StayingFile::of(name, &error)),
         }

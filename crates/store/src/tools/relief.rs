@@ -14,13 +14,14 @@ use crate::os::sync::{Mutex, guard};
 use crate::pool::pool_file::PoolTier;
 use crate::pool::store::Store;
 use crate::tools::drain::{DrainWatch, Drained, StayingFile};
+use crate::tools::in_steps::with_stretches;
 use crate::tools::walk::{WalkedFile, walk};
 use rustix::fd::AsFd as _;
 use rustix::io::Errno;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
-use stripewise_layout::{Layout, LayoutError, MAX_OFFSET, Region, ServerId, Stripe};
+use stripewise_layout::{Layout, LayoutError, Region, ServerId, Stripe};
 
 /// A file that has landed on a tier, or a region of another file with stripes there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -276,22 +277,6 @@ impl Store {
         self.check_new_layout(&after)?;
         Ok(Some(after))
     }
-}
-
-/// `before`, with the rounds of `after` in the stretches. O((regions + stretches) x stretches).
-fn with_stretches(before: &Layout, after: &Layout, stretches: &[(u64, u64)]) -> Result<Layout, LayoutError> {
-    let regions = before.regions().iter().chain(after.regions()).map(Region::offset);
-    let ends = stretches.iter().flat_map(|&(from, to)| [from, to]).filter(|&at| at <= MAX_OFFSET);
-    let cuts: BTreeSet<u64> = regions.chain(ends).collect();
-    let mut rounds: Vec<(u64, Vec<Stripe>)> = Vec::with_capacity(cuts.len());
-    for at in cuts {
-        let of = if stretches.iter().any(|&(from, to)| (from..to).contains(&at)) { after } else { before };
-        let round = of.regions()[of.region_at(at)].stripes();
-        if rounds.last().is_none_or(|(_, last)| last != round) {
-            rounds.push((at, round.to_vec()));
-        }
-    }
-    Layout::new(rounds)
 }
 
 /// Moves what is `leaving` from the tier `name` of the pool in `file`, one file after the other, each as `apply` moves it.

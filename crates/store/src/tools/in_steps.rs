@@ -1,0 +1,167 @@
+//! A move of a file in steps: a large file that is stopped in the middle, or killed, keeps the steps before.
+
+use crate::file::inode::Inode;
+use crate::file::steps::Then;
+use crate::os::error::{Error, HandleError, Result};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use stripewise_layout::{Layout, LayoutError, MAX_OFFSET, Region, Stripe};
+
+/// Bytes of a file that one step copies at least, but for the last.
+const STEP_BYTES: u64 = 256 << 20;
+/// Steps of one file: each may leave one of the cuts that its handle holds.
+const MOST_STEPS: u64 = 16;
+/// Steps begin and end at multiples of that.
+const ALIGNED_BYTES: u64 = 1 << 20;
+
+/// `before`, with the rounds of `after` in the stretches. O((regions + stretches) x stretches).
+pub(crate) fn with_stretches(before: &Layout, after: &Layout, stretches: &[(u64, u64)]) -> Result<Layout, LayoutError> {
+    let regions = before.regions().iter().chain(after.regions()).map(Region::offset);
+    let ends = stretches.iter().flat_map(|&(from, to)| [from, to]).filter(|&at| at <= MAX_OFFSET);
+    let cuts: BTreeSet<u64> = regions.chain(ends).collect();
+    let mut rounds: Vec<(u64, Vec<Stripe>)> = Vec::with_capacity(cuts.len());
+    for at in cuts {
+        let of = if stretches.iter().any(|&(from, to)| (from..to).contains(&at)) { after } else { before };
+        let round = of.regions()[of.region_at(at)].stripes();
+        if rounds.last().is_none_or(|(_, last)| last != round) {
+            rounds.push((at, round.to_vec()));
+        }
+    }
+    Layout::new(rounds)
+}
+
+/// Where the steps of a move end, but for the last one. O(regions of both).
+fn ends(before: &Layout, after: &Layout, size_bytes: u64) -> Vec<u64> {
+    let cuts: BTreeSet<u64> = before.regions().iter().chain(after.regions()).map(Region::offset).collect();
+    let cuts: Vec<u64> = cuts.into_iter().filter(|at| *at < size_bytes).chain([size_bytes]).collect();
+    let region = |layout: &Layout, at| layout.regions()[layout.region_at(at)].clone();
+    let moves = |at| !region(before, at).has_round_of(&region(after, at));
+    let changed: Vec<(u64, u64)> =
+        cuts.windows(2).map(|pair| (pair[0], pair[1])).filter(|&(from, _)| moves(from)).collect();
+    let in_all: u64 = changed.iter().map(|(from, to)| to - from).sum();
+    let step_bytes = in_all.div_ceil(MOST_STEPS).max(STEP_BYTES);
+    let (mut found, mut left) = (Vec::new(), step_bytes);
+    for (from, to) in changed {
+        let mut at = from;
+        while to - at >= left {
+            at = (at + left).next_multiple_of(ALIGNED_BYTES);
+            left = step_bytes;
+            if at >= to {
+                break;
+            }
+            found.push(at);
+        }
+        left = left.saturating_sub(to.saturating_sub(at)).max(ALIGNED_BYTES);
+    }
+    found
+}
+
+/// Whether a file cannot have such a layout as its handle would be too large.
+fn is_too_large(error: &Error) -> bool {
+    match error {
+        Error::Handle(HandleError::TooLarge(_)) => true,
+        Error::Move { source, .. } => is_too_large(source),
+        _ => false,
+    }
+}
+
+/// Moves a file to `layout` from its beginning on, a large one in steps. `progress` is told bytes of all steps, copied and read back. The
+/// bytes that were copied by whole steps come first.
+pub(crate) fn move_in_steps(
+    inode: &Arc<Inode>,
+    layout: &Layout,
+    name: &str,
+    progress: &mut dyn FnMut(u64, u64) -> Then,
+) -> (u64, Result<()>) {
+    let ends = inode.placement().and_then(|placement| {
+        let size_bytes = inode.attributes()?.size_bytes;
+        Ok((placement.layout.clone(), ends(&placement.layout, layout, size_bytes)))
+    });
+    let (before, ends) = match ends {
+        Ok(found) => found,
+        Err(error) => return (0, Err(error)),
+    };
+    let (mut copied_bytes, mut done_bytes) = (0, 0);
+    let mut step = |to: &Layout| -> Result<()> {
+        let mut here = 0;
+        let mut progress = |done, total| {
+            here = done;
+            progress(done_bytes + done, done_bytes + total)
+        };
+        let moved = inode.move_watched(to, name, true, &mut progress)?;
+        copied_bytes += moved.copied_bytes;
+        done_bytes += here;
+        Ok(())
+    };
+    for end in ends {
+        let done = match with_stretches(&before, layout, &[(0, end)]) {
+            Ok(to) => step(&to),
+            Err(_) => break,
+        };
+        match done {
+            Ok(()) => {}
+            // All at once needs fewer cuts.
+            Err(error) if is_too_large(&error) => break,
+            Err(error) => return (copied_bytes, Err(error)),
+        }
+    }
+    let last = step(layout);
+    (copied_bytes, last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use stripewise_layout::ServerId;
+
+    const MIB: u64 = 1 << 20;
+
+    fn layout(regions: &[(u64, u16)]) -> Layout {
+        let stripe = |server| Stripe { server: ServerId(server), width_bytes: 65_536 };
+        Layout::new(regions.iter().map(|&(at, server)| (at * MIB, vec![stripe(server)]))).unwrap()
+    }
+
+    #[test]
+    fn a_step_copies_as_much_as_the_others_and_what_stays_counts_for_nothing() {
+        let (one, other) = (layout(&[(0, 1)]), layout(&[(0, 2)]));
+        assert_eq!(ends(&one, &other, 256 * MIB), []);
+        assert_eq!(ends(&one, &other, 600 * MIB), [256 * MIB, 512 * MIB]);
+        assert_eq!(ends(&one, &one, 600 * MIB), []);
+        let terabyte = ends(&one, &other, MIB * MIB);
+        assert_eq!((terabyte.len(), terabyte[0]), (15, MIB * MIB / 16));
+        let (before, after) = (layout(&[(0, 1), (10, 3), (10_000, 1)]), layout(&[(0, 2), (10, 3), (10_000, 2)]));
+        assert_eq!(ends(&before, &after, 10_500 * MIB), [10_246 * MIB]);
+    }
+
+    proptest! {
+        #[test]
+        fn steps_end_inside_in_order_and_are_no_more_than_may_be(
+            before in prop::collection::btree_map(0_u64..5000, 0_u16..3, 0..6),
+            after in prop::collection::btree_map(0_u64..5000, 0_u16..3, 0..6),
+            size_bytes in 0..6000 * MIB,
+        ) {
+            let of = |regions: std::collections::BTreeMap<u64, u16>| {
+                let mut regions: Vec<(u64, u16)> = regions.into_iter().collect();
+                regions.dedup_by_key(|(_, server)| *server);
+                match regions.first_mut() {
+                    Some(first) => first.0 = 0,
+                    None => regions.push((0, 0)),
+                }
+                layout(&regions)
+            };
+            let (before, after) = (of(before), of(after));
+            let ends = ends(&before, &after, size_bytes);
+            prop_assert!(ends.len() as u64 <= MOST_STEPS + 1);
+            prop_assert!(ends.iter().all(|end| *end > 0 && *end < size_bytes));
+            prop_assert!(ends.windows(2).all(|pair| pair[0] < pair[1]));
+            for end in ends {
+                let between = with_stretches(&before, &after, &[(0, end)]).unwrap();
+                for at in (0..size_bytes).step_by(37 * MIB as usize) {
+                    let of = if at < end { &after } else { &before };
+                    prop_assert_eq!(between.locate(at).server, of.locate(at).server);
+                }
+            }
+        }
+    }
+}
