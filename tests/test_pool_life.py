@@ -293,6 +293,37 @@ def test_a_server_whose_directory_was_named_by_a_link_is_there_already(stripewis
     assert [server.name for server in Pool.load(tmp_path / "linked.toml").servers] == ["hdd.0"]
 
 
+def test_a_directory_within_the_pool_s_own_mount_or_names_is_no_server_whatever_links_lead_there(stripewise, tmp_path):
+    """What the mount writes to such a server waits for the mount, and no signal ends it."""
+    (tmp_path / "real" / "disk").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("real")
+    stripewise("pool", "init", "--hdd", "link/disk", "--name", "linked", "--mount", "link/mount")
+    (tmp_path / "real/mount/sub").mkdir(parents=True)
+    names = tmp_path / "real/disk/.linked-names/tree/sub"
+    names.mkdir()
+    before = (tmp_path / "linked.toml").read_text()
+    for inside, what in (("real/mount", "mount"), ("real/mount/sub", "mount"), (names, "namespace")):
+        for command in (["add", "linked.toml", inside, "--tier", "hdd"], ["replace", "linked.toml", "hdd.0", inside]):
+            refused = stripewise("pool", *command, check=False)
+            assert refused.returncode == 1, refused.stdout
+            assert f"lies inside the {what} (" in " ".join(refused.stderr.split()), refused.stderr
+    assert (tmp_path / "linked.toml").read_text() == before
+
+
+def test_a_directory_of_the_pool_s_mount_is_no_server_wherever_it_is_bound(mounted):
+    bound = mounted.base / "bound"
+    bound.mkdir()
+    (mounted.mount / "sub").mkdir()
+    if subprocess.run(["mount", "--bind", mounted.mount / "sub", bound], check=False).returncode:
+        pytest.skip("this user may not bind directories")
+    try:
+        refused = mounted.stripewise("pool", "add", mounted.file, bound, "--tier", "hdd", check=False)
+    finally:
+        subprocess.run(["umount", bound], check=True)
+    assert refused.returncode == 1 and "lies inside the mount (" in " ".join(refused.stderr.split())
+    assert len(Pool.load(mounted.file).servers) == 4
+
+
 def test_a_server_whose_disk_is_away_is_not_added_again(pool):
     """Its directory is the empty one over which the disk is mounted."""
     own, new = pool.servers()[1], disk(pool, "d5")
