@@ -14,6 +14,7 @@ from conftest import BIN, PATIENCE_S
 from stripewise import _native
 from stripewise.api import pool_life
 from stripewise.api.pacing import Pace
+from stripewise.cli import console, draining
 from stripewise.pool import Pool
 
 WRITER = """
@@ -322,6 +323,16 @@ def test_a_directory_of_the_pool_s_mount_is_no_server_wherever_it_is_bound(mount
         subprocess.run(["umount", bound], check=True)
     assert refused.returncode == 1 and "lies inside the mount (" in " ".join(refused.stderr.split())
     assert len(Pool.load(mounted.file).servers) == 4
+
+
+def test_a_terminal_stops_no_process_while_it_moves_files():
+    """A program that opens the file that is being moved for writing would wait for good."""
+    stops = (signal.SIGTSTP, signal.SIGTTOU)
+    before = [signal.getsignal(number) for number in stops]
+    for moving in (draining.moving("draining"), console.moving()):
+        with moving:
+            assert [signal.getsignal(number) for number in stops] == [signal.SIG_IGN] * 2
+        assert [signal.getsignal(number) for number in stops] == before
 
 
 def test_a_server_whose_disk_is_away_is_not_added_again(pool):

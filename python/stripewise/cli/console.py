@@ -4,11 +4,12 @@ Names come from files, traces and pools that others may have written. A name is 
 nothing in it commands the terminal.
 """
 
+import signal
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from threading import Lock
+from threading import Lock, current_thread, main_thread
 from typing import IO, Any, NoReturn, Protocol, TypeVar
 
 from rich.cells import cell_len
@@ -332,15 +333,36 @@ def named(counts: Iterable[int]) -> str:
     return "file" if all(count == 1 for count in counts) else "files"
 
 
+PAUSES = (signal.SIGTSTP, signal.SIGTTOU)
+"""What a terminal stops a process by: Ctrl-Z, and output of one in the background after `stty tostop`."""
+
+
+@contextmanager
+def unpaused() -> Iterator[None]:
+    """The terminal stops no process in here, which can be ended by Ctrl-C all the same.
+
+    A program that opens a file for writing waits for the step of its move: for a process that is stopped, for good.
+    """
+    if current_thread() is not main_thread():
+        yield
+        return
+    before = [signal.signal(number, signal.SIG_IGN) for number in PAUSES]
+    try:
+        yield
+    finally:
+        for number, handler in zip(PAUSES, before, strict=True):
+            signal.signal(number, handler)
+
+
 @contextmanager
 def moving() -> Iterator[Callable[[str, int, int], bool]]:
-    """A progress bar for files that are moved, as the callback that the mover takes."""
+    """A progress bar for files that are moved, as the callback that the mover takes; Ctrl-Z does not stop the move."""
     columns = (
         TextColumn("moving {task.description}", markup=False),
         BarColumn(bar_width=30),
         DownloadColumn(binary_units=True),
     )
-    with _progress(*columns) as bar:
+    with unpaused(), _progress(*columns) as bar:
         tasks: dict[str, TaskID] = {}
 
         def update(path: str, done: int, total: int) -> bool:

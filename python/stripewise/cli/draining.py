@@ -37,9 +37,12 @@ def pace(rate: str | None, urgent: bool) -> Pace:
 
 @contextmanager
 def moving(what: str, besides: str = "") -> Iterator[Progress]:
-    """A progress bar with rate and time left; Ctrl-C says that the same command goes on, and what holds `besides`."""
+    """A progress bar with rate and time left; Ctrl-C says that the same command goes on, and what holds `besides`.
+
+    Ctrl-Z does not stop it.
+    """
     try:
-        with console.steps() as begin:
+        with console.unpaused(), console.steps() as begin:
             advance = begin(what, True)
 
             def update(_path: str, done: int, total: int) -> bool:
