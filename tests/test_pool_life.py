@@ -325,6 +325,17 @@ def test_a_directory_of_the_pool_s_mount_is_no_server_wherever_it_is_bound(mount
     assert len(Pool.load(mounted.file).servers) == 4
 
 
+def test_no_name_of_a_file_makes_a_line_of_its_own(capsys):
+    path = "a\nhdd.1 is removed"
+    staying = {"path": path, "why": f"cannot move {path}", "bytes": 0, "stretches": [], "left_out": 0}
+    done = {"moved_files": 0, "copied_bytes": 0, "rules": 0, "staying": [staying]}
+    draining.report(done, "hdd.1", everything=False)
+    draining.report_rebalanced({**done, "servers": []}, dry_run=False, everything=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert not [line for line in lines if line.startswith("hdd.1 is removed")]
+    assert sum("cannot move a\\nhdd.1 is removed" in line for line in lines) == 2
+
+
 def test_a_terminal_stops_no_process_while_it_moves_files():
     """A program that opens the file that is being moved for writing would wait for good."""
     stops = (signal.SIGTSTP, signal.SIGTTOU)

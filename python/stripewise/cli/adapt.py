@@ -203,7 +203,7 @@ def _print_promoted(done: Decision) -> None:
         f"{seconds(done['gain_s'])} gained in {seconds(promotion.PAYS_WITHIN_S)}, {seconds(done['move_s'])} for moving"
     )
     for file in done["skipped"]:
-        console.result(f"{name(file['path'])}: left for later: {file['why']}")
+        console.result(f"{name(file['path'])}: left for later: {name(file['why'])}")
 
 
 def _install(pool: Pool, options: list[str]) -> None:
@@ -219,7 +219,7 @@ def _print_small_files(done: Decision) -> None:
         asked += f"; moved {counted(done['moved_files'], 'file')}, copied {about_bytes(done['copied_bytes'])}"
     console.result(f"{asked}: {done['why']}" if "why" in done else asked)
     for file in done.get("staying", []):
-        console.result(f"{name(file['path'])}: left for later: {file['why']}")
+        console.result(f"{name(file['path'])}: left for later: {name(file['why'])}")
 
 
 def _print_hint(hint: Decision) -> None:
@@ -234,7 +234,7 @@ def _print_hint(hint: Decision) -> None:
     else:
         console.result(f"{told}; not hinted: {hint['why']}")
     for file in hint["skipped"]:
-        console.result(f"{name(file['path'])}: left for later: {file['why']}")
+        console.result(f"{name(file['path'])}: left for later: {name(file['why'])}")
 
 
 def _print(decision: Decision) -> None:
@@ -261,7 +261,7 @@ def _print(decision: Decision) -> None:
             f"({gain['ratio']:.2f}x; the model said {gain['predicted_ratio']:.2f}x)"
         )
     for file in decision.get("skipped", []):
-        console.result(f"{name(file['path'])}: left for later: {file['why']}")
+        console.result(f"{name(file['path'])}: left for later: {name(file['why'])}")
     if decision["verdict"] == "failed":
         console.result(f"no decision: {decision['why']}")
     elif decision["verdict"] == "moved":

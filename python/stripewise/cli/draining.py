@@ -83,7 +83,7 @@ def report(done: Drained, server: str, *, everything: bool) -> None:
 def list_staying(done: Drained, server: str, *, everything: bool) -> None:
     """Lists what stays."""
     for file in console.shown(done["staying"], everything=everything):
-        console.result(f"{name(file['path'])}: stays on {server}{_stretches(file)}: {file['why']}")
+        console.result(f"{name(file['path'])}: stays on {server}{_stretches(file)}: {name(file['why'])}")
     console.say_more(done["staying"], "files stay", everything=everything)
 
 
@@ -104,7 +104,7 @@ def report_rebalanced(done: Rebalanced, *, dry_run: bool, everything: bool) -> N
         grid.add_row(server["server"], f"{before:.1%}", f"{after:.1%}")
     console.out.print(grid)
     for file in console.shown(done["staying"], everything=everything):
-        console.result(f"{name(file['path'])}: stays where it was: {file['why']}")
+        console.result(f"{name(file['path'])}: stays where it was: {name(file['why'])}")
     console.say_more(done["staying"], "files stay", everything=everything)
     moved, copied = counted(done["moved_files"], "file"), about_bytes(done["copied_bytes"])
     console.result(f"would move {moved}, copy {copied}" if dry_run else f"moved {moved}, copied {copied}")

@@ -10,6 +10,7 @@ import typer
 from stripewise.api import pool_life
 from stripewise.api.pools import Pool
 from stripewise.cli import console, draining
+from stripewise.terminal import name
 from stripewise.units import about_bytes
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ def pool_add(
         return
     if not as_json:
         for of in found:
-            console.result(f"{of.directory} is {f'server {of.server}' if of.is_new else f'{of.server} already'}")
+            what = f"server {of.server}" if of.is_new else f"{of.server} already"
+            console.result(f"{name(str(of.directory))} is {what}")
     if no_fill:
         console.hint(f"`stripewise pool rebalance {pool_file}` gives it its share of the files that are there")
         return

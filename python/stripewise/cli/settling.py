@@ -25,7 +25,7 @@ def report(step: dict[str, Any], *, everything: bool = False) -> None:
         )
     staying = step.get("staying", [])
     for file in console.shown(staying, everything=everything):
-        console.result(f"{name(file['path'])}: left for later: {file['why']}")
+        console.result(f"{name(file['path'])}: left for later: {name(file['why'])}")
     console.say_more(staying, "files stay", everything=everything)
     if "moved_files" in step:
         moved, copied = counted(step["moved_files"], "file"), about_bytes(step["copied_bytes"])
