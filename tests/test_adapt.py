@@ -607,6 +607,13 @@ def test_what_is_no_count_in_the_state_is_not_believed():
     assert measured.since_then([{"done": {"hdd.0": [450, 1, 1, 0.5, 0]}}], now) == {}, "a few requests say little"
 
 
+def test_what_gets_fuller_by_next_to_nothing_is_full_at_no_time(pool):
+    """What stands in the namespace may be any number."""
+    now = {name: Usage(0, 1000, None) for name in ("hdd.0", "hdd.1", "hdd.2", "ssd.0")}
+    found = full(pool, [kept({"hdd.0": -1e-320, "hdd.1": 0}, 0.0)], now, 7200.0)
+    assert found is not None and (found.servers_s, found.tiers_s, found.pool_s) == ({}, {}, None)
+
+
 def test_pool_show_says_what_is_full_first(pool):
     loaded = Pool.load(pool.file)
     assert "is full in" not in pool.stripewise("pool", "show", pool.file).stdout

@@ -150,7 +150,8 @@ def full(pool: Pool, decisions: Sequence[Mapping[str, Any]], now: Mapping[str, U
 
     def in_s(servers: Sequence[Server]) -> float | None:
         more = sum(grown[of.name] for of in servers)
-        return _free_bytes(servers, there) / more * span_s if more > 0 else None
+        left_s = _free_bytes(servers, there) / more * span_s if more > 0 else math.inf
+        return left_s if math.isfinite(left_s) else None
 
     each = {of.name: in_s([of]) for servers in tiers.values() for of in servers}
     together = {tier.name: in_s(tiers[tier.name]) for tier in pool.tiers}
