@@ -300,6 +300,10 @@ def test_a_directory_within_the_pool_s_own_mount_or_names_is_no_server_whatever_
     (tmp_path / "link").symlink_to("real")
     stripewise("pool", "init", "--hdd", "link/disk", "--name", "linked", "--mount", "link/mount")
     (tmp_path / "real/mount/sub").mkdir(parents=True)
+    within = ["--hdd", "real/mount/sub", "--name", "within", "--mount", "link/mount"]
+    refused = stripewise("pool", "init", *within, check=False)
+    assert refused.returncode == 1 and "lies inside the mount (" in " ".join(refused.stderr.split())
+    assert not (tmp_path / "within.toml").exists() and not list((tmp_path / "real/mount/sub").iterdir())
     names = tmp_path / "real/disk/.linked-names/tree/sub"
     names.mkdir()
     before = (tmp_path / "linked.toml").read_text()

@@ -91,12 +91,19 @@ def make(
 
     Names and small files go to `namespace`, beside the first server of the last tier if left out. Times of emulated
     servers are multiplied by `dilation`. A `shared` pool is for several users; only root can make it.
+
+    Raises `StripewiseError` for a directory inside the mount, whatever links lead there.
     """
     if file.exists():
         raise StripewiseError(f"{file} exists; remove it or choose another with --output")
     if namespace is None:
         fastest = tiers[-1].directories[0]
         namespace = fastest.with_name(f"{fastest.name}-names")
+    for directory in (namespace, *(directory for tier in tiers for directory in tier.directories)):
+        if directory.resolve().is_relative_to(mount.resolve()):
+            raise StripewiseError(
+                f"{directory} lies inside the mount ({mount}), if only by a link: name a directory of its own"
+            )
     file.parent.mkdir(parents=True, exist_ok=True)
     described: list[_native.NewTier] = [
         {
