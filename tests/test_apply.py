@@ -152,7 +152,7 @@ def test_a_second_apply_is_told_who_is_at_it(filled):
         done = apply(filled, "b", check=False)
         said = " ".join(done.stderr.split())
         assert done.returncode == 1 and done.stdout == ""
-        assert f"another `apply` is under way in pool 'test': process {first.pid}, for " in said
+        assert f"another command that moves files is under way in pool 'test': process {first.pid}, for " in said
         assert "Wait until it has ended" in said and "Nothing was changed by this one" in said
         # One that waits has its turn afterwards.
         later = held(filled, "b", waits=True)
@@ -188,7 +188,7 @@ def test_two_at_once_are_one_after_the_other_or_one(filled):
     ]
     said = [process.communicate(timeout=PATIENCE_S)[1] for process in both]
     for process, words in zip(both, said, strict=True):
-        assert process.returncode == 0 or "another `apply` is under way" in " ".join(words.split())
+        assert process.returncode == 0 or "another command that moves files is under way" in " ".join(words.split())
     assert any(process.returncode == 0 for process in both)
     found = rounds(filled)
     assert found in ([["hdd.0:64KiB"]] * FILES, [["hdd.1:64KiB"]] * FILES)

@@ -39,10 +39,6 @@ MOST_STEPS = 32
 MOST_BYTES = 1 << 20
 """Of the state: several times what as many lines have."""
 
-REPLACED = "\ufffd"
-"""In a path: stands for bytes of it that are no text. Nothing is found by such a path."""
-NO_TEXT = "its path is not UTF-8, and what leaves a tier is found by its path: rename it"
-
 Stretch = tuple[int, int]
 Leaving = tuple[str, int, int, list[Stretch], bool]
 """A file, its handle and the version of that, its stretches, and whether they go to its place."""
@@ -210,10 +206,8 @@ class Mover:
             self._watch.close()
         self.moved_files += done["moved_files"]
         self.copied_bytes += done["copied_bytes"]
-        no_text = [path for path in done["passed_over"] if REPLACED in path]
-        self.passed_over |= set(done["passed_over"]) - set(no_text)
+        self.passed_over |= set(done["passed_over"])
         self.staying += [{"path": file["path"], "why": file["why"]} for file in done["staying"]]
-        self.staying += [{"path": path, "why": NO_TEXT} for path in no_text]
         return done["moved_files"] == len(leaving)
 
     def _in_steps(self, one: Share) -> None:

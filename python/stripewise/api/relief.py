@@ -70,7 +70,7 @@ class Step:
             "used_bytes": self.used_bytes,
             "size_bytes": self.size_bytes,
             "needed_bytes": self.needed_bytes,
-            "leaving_bytes": sum(of.part["tier_bytes"] for of in self.leaving),
+            "leaving_bytes": sum(sum(of.part["by_server"].values()) for of in self.leaving),
             "leaving_landed": sum(of.part["has_landed"] for of in self.leaving),
             "leaving_regions": sum(not of.part["has_landed"] for of in self.leaving),
             "kept_hot": self.kept_hot,
@@ -165,7 +165,7 @@ def _candidate(part: TierPart, file: FileHeat | None, block: tuple[int, float], 
 
 def _first(of: _Candidate, needed: Mapping[str, int]) -> tuple[float, float, str, tuple[int, int]]:
     """What leaves first: the least gain for each byte of room where it is needed; of equal ones what copies least."""
-    room_bytes = of.bytes_on(needed) or of.part["tier_bytes"]
+    room_bytes = of.bytes_on(needed) or sum(of.part["by_server"].values()) or 1
     return (of.gain_s / room_bytes, of.part["tier_bytes"] / room_bytes, of.part["path"], of.part["stretch"])
 
 

@@ -38,7 +38,7 @@ def left_bytes(pool: Pool, tier: str, known: TierParts) -> int:
         return 0
     least = min(_most_bytes(room, reserve, mark(pool, tier)) for room, reserve in _reserved(rooms))
     most_bytes = max(0, least - pool.default_width_bytes) * len(rooms)
-    return most_bytes - sum(part["tier_bytes"] for part in known["parts"])
+    return most_bytes - sum(sum(part["by_server"].values()) for part in known["parts"])
 
 
 def _reserved(rooms: list[TierRoom]) -> Iterable[tuple[TierRoom, int]]:

@@ -28,6 +28,10 @@ enum Wanted {
 const NOWHERE: u64 = u64::MAX;
 /// In which holes are told.
 const BLOCK_BYTES: u64 = 4096;
+/// A hole that is smaller is copied with what is around it.
+const NEAR_BYTES: u64 = 256 << 10;
+/// Stretches that a mover of a file looks for.
+const MOST_STRETCHES: usize = 1 << 16;
 /// How many holes that are no whole block, as narrow stripes make them, a search passes before it takes the rest for
 /// data.
 const MOST_PARTIAL_HOLES: u32 = 1 << 14;
@@ -116,6 +120,26 @@ impl PlacedFile {
             }
         }
         None
+    }
+
+    /// The stretches of `parts` that are not all hole, for one who copies them: a few that are near each other are one. O(extents), and
+    /// no more than [`MOST_STRETCHES`] of them.
+    pub(crate) fn without_holes(&self, parts: &[(u64, u64)], lengths: Option<&Lengths>) -> Vec<(u64, u64)> {
+        let mut found: Vec<(u64, u64)> = Vec::new();
+        for &(from, to) in parts {
+            let (mut at, first) = (from, found.len());
+            while at < to {
+                let Some(data) = self.data_block(at, to, lengths) else { break };
+                let end =
+                    if found.len() < MOST_STRETCHES { self.hole_block(data, to, lengths).unwrap_or(to) } else { to };
+                match found[first..].last_mut() {
+                    Some(last) if data - last.1 < NEAR_BYTES => last.1 = end,
+                    _ => found.push((data, end)),
+                }
+                at = end;
+            }
+        }
+        found
     }
 
     /// First offset in `[from, to)` that is what is wanted.

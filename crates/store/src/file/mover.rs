@@ -239,7 +239,8 @@ impl Inode {
                 (stripe.server, (bytes as f64 * density).ceil() as u64)
             }));
         }
-        let moved_bytes = plan.copy.iter().map(|(from, to)| to - from).sum();
+        let moved_bytes: u64 = plan.copy.iter().map(|(from, to)| to - from).sum();
+        let moved_bytes = (moved_bytes as f64 * density).ceil() as u64;
         Ok(ChangeOfSpace { copied, freed, moved_bytes, unreadable: gone })
     }
 

@@ -104,7 +104,13 @@ impl<'a> Move<'a> {
         size_bytes: u64,
     ) -> Result<Self> {
         let old = inode.file()?;
-        Self::start(inode, handle, layout, size_bytes, old, Some(lock))
+        let mut moving = Self::start(inode, handle, layout, size_bytes, old, Some(lock))?;
+        // What is a hole, and has no writer, is one in the copy, too.
+        if moving.old.whole_inode().is_none() {
+            moving.pass = moving.old.without_holes(&moving.pass, inode.recorded_lengths()?.as_ref());
+            moving.total_bytes = bytes_of(&moving.pass) * 2;
+        }
+        Ok(moving)
     }
 
     /// Of a file with writers, of which this process is one; by a holder of its place. Nothing of the old or the new layout may be in the

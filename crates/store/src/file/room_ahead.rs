@@ -4,7 +4,7 @@ use crate::backend::Server;
 use crate::file::inode::Store;
 use crate::os::error::{Error, Result};
 use crate::os::room::Room;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use stripewise_layout::ServerId;
 
 /// What a move would change of the space that servers have left, as `(server, bytes)`; a server can stand twice.
@@ -14,10 +14,29 @@ pub(crate) struct ChangeOfSpace {
     pub(crate) copied: Vec<(ServerId, u64)>,
     /// Given back afterwards.
     pub(crate) freed: Vec<(ServerId, u64)>,
-    /// Bytes of the file that are copied, with its holes.
+    /// Bytes of the file that are copied: of one with holes about as many as it takes.
     pub(crate) moved_bytes: u64,
     /// Why the move cannot come to its end: a datafile is not there, or its server is not.
     pub(crate) unreadable: Option<Error>,
+}
+
+impl ChangeOfSpace {
+    /// The same of a move in that many steps as large as each other, each of which gives back before the next one writes.
+    pub(crate) fn in_steps(self, steps: u64) -> Self {
+        if steps < 2 {
+            return self;
+        }
+        let mut of_server: BTreeMap<ServerId, (u64, u64)> = BTreeMap::new();
+        self.copied.iter().for_each(|&(id, bytes)| of_server.entry(id).or_default().0 += bytes);
+        self.freed.iter().for_each(|&(id, bytes)| of_server.entry(id).or_default().1 += bytes);
+        let most = |(copied, freed): (u64, u64)| {
+            // Behind the first step and behind the last copy.
+            copied.div_ceil(steps).max(copied.saturating_sub(freed - freed / steps))
+        };
+        let copied = of_server.iter().map(|(&id, &both)| (id, most(both))).collect();
+        let freed = of_server.iter().map(|(&id, &both)| (id, (most(both) + both.1).saturating_sub(both.0))).collect();
+        Self { copied, freed, ..self }
+    }
 }
 
 /// What is left of the servers' room by the moves so far.
@@ -110,5 +129,25 @@ impl<'a> RoomAhead<'a> {
             Some((server.id, before, after))
         };
         self.store.pool().servers.iter().filter_map(of_server).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_need_less_at_once_and_come_to_the_same() {
+        let [keeps, leaves, takes] = [0, 1, 2].map(ServerId);
+        let change = || ChangeOfSpace {
+            copied: vec![(keeps, 600), (takes, 500), (takes, 500)],
+            freed: vec![(keeps, 600), (leaves, 1000)],
+            moved_bytes: 1600,
+            unreadable: None,
+        };
+        let stepped = change().in_steps(4);
+        assert_eq!(stepped.copied, [(keeps, 150), (leaves, 0), (takes, 1000)]);
+        assert_eq!(stepped.freed, [(keeps, 150), (leaves, 1000), (takes, 0)]);
+        assert_eq!((change().in_steps(1).copied, change().in_steps(1).freed), (change().copied, change().freed));
     }
 }

@@ -56,8 +56,8 @@ pub enum Error {
     },
     /// A file does not fit where a new layout puts it; nothing was begun.
     #[error(
-        "{file} does not fit: its new layout needs {} on server {server}, which has {} free; free space there, or plan again \
-         now, which leaves out what is full. Nothing was moved",
+        "{file} does not fit: its new layout needs {} on server {server}, which has {} free; free space there, or add a \
+         server. A plan that is made now leaves out what is full. Nothing was moved",
         about(*needed_bytes), about(*free_bytes)
     )]
     NoRoom {
@@ -236,8 +236,8 @@ pub enum Error {
     },
     /// Another process of this user changes layouts of the pool.
     #[error(
-        "another `apply` is under way in pool '{pool}': {}, for {for_s} s now. Wait until it has ended, or end it, which leaves \
-         every file whole, in its old layout or its new one; then try again. Nothing was changed by this one",
+        "another command that moves files is under way in pool '{pool}': {}, for {for_s} s now. Wait until it has ended, or end it, which \
+         leaves every file whole, in its old layout or its new one; then try again. Nothing was changed by this one",
         process.map_or("process unknown".to_owned(), |process| format!("process {process}"))
     )]
     Applying {

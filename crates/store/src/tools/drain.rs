@@ -18,7 +18,7 @@ use crate::os::room::Room;
 use crate::pool::pool_file::Pool;
 use crate::pool::store::Store;
 use crate::tools::adding::NewServers;
-use crate::tools::in_steps::move_in_steps;
+use crate::tools::in_steps::{move_in_steps, steps};
 use crate::tools::leaving::{names, stretches_on, targets};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -306,7 +306,7 @@ impl Drain {
                 continue;
             }
             let name = path.to_string_lossy().into_owned();
-            match self.check_file(&inode, &name, &mut ahead) {
+            match self.check_file(&inode, &path, &mut ahead) {
                 Ok(moved_bytes) => {
                     planned.moved_files += 1;
                     planned.copied_bytes += moved_bytes;
@@ -326,15 +326,19 @@ impl Drain {
     }
 
     /// Bytes that a file's move would copy.
-    fn check_file(&self, inode: &Inode, name: &str, ahead: &mut RoomAhead<'_>) -> Result<u64> {
+    fn check_file(&self, inode: &Inode, path: &Path, ahead: &mut RoomAhead<'_>) -> Result<u64> {
         let targets = self.by_room(|id| ahead.free_bytes(id));
-        let other = self.layout_after(inode, name, &targets)?;
+        let other = self.layout_after(inode, path, &targets)?;
         let mut change = inode.change_of_space(&other)?;
         if let Some(error) = change.unreadable.take() {
             return Err(error);
         }
-        ahead.add(name, &change)?;
-        Ok(change.moved_bytes)
+        let (placement, moved_bytes) = (inode.placement()?, change.moved_bytes);
+        if self.store.landed_on(&placement, path)?.is_none() {
+            change = change.in_steps(steps(&placement.layout, &other, inode.attributes()?.size_bytes));
+        }
+        ahead.add(&path.to_string_lossy(), &change)?;
+        Ok(moved_bytes)
     }
 
     /// Moves all files until none names the server.
@@ -402,7 +406,7 @@ impl Drain {
             stopped = then == Then::Stop;
             then
         };
-        let (copied_bytes, moved) = self.move_file(&inode, &name, &mut progress);
+        let (copied_bytes, moved) = self.move_file(&inode, path, &mut progress);
         self.drained.copied_bytes += copied_bytes;
         match moved {
             Ok(()) => {
@@ -418,9 +422,9 @@ impl Drain {
 
     /// The layout of a file when it has left the server. One that landed goes to its place at once: afterwards it would not be told from
     /// one that has it.
-    fn layout_after(&self, inode: &Inode, name: &str, targets: &[ServerId]) -> Result<Layout> {
+    fn layout_after(&self, inode: &Inode, path: &Path, targets: &[ServerId]) -> Result<Layout> {
         let (store, placement) = (&self.store, inode.placement()?);
-        let own = match store.landed_on(&placement, Path::new(name))? {
+        let own = match store.landed_on(&placement, path)? {
             Some(_) => &store.its_place(&placement.layout)?,
             None => &*placement.layout,
         };
@@ -431,21 +435,22 @@ impl Drain {
     fn move_file(
         &self,
         inode: &Arc<Inode>,
-        name: &str,
+        path: &Path,
         progress: &mut dyn FnMut(u64, u64) -> Then,
     ) -> (u64, Result<()>) {
         let free_bytes =
             |id| self.store.room(id).ok().filter(|room| !room.is_read_only).map(|room| room.available_bytes);
         let found = self
-            .layout_after(inode, name, &self.by_room(free_bytes))
-            .and_then(|other| Ok((other, self.store.landed_on(&inode.placement()?, Path::new(name))?.is_some())));
+            .layout_after(inode, path, &self.by_room(free_bytes))
+            .and_then(|other| Ok((other, self.store.landed_on(&inode.placement()?, path)?.is_some())));
+        let name = path.to_string_lossy();
         match found {
             // What has moved in part would not be told from a file that has its place.
-            Ok((other, true)) => match inode.move_watched(&other, name, true, progress) {
+            Ok((other, true)) => match inode.move_watched(&other, &name, true, progress) {
                 Ok(moved) => (moved.copied_bytes, Ok(())),
                 Err(error) => (0, Err(error)),
             },
-            Ok((other, false)) => move_in_steps(inode, &other, name, progress),
+            Ok((other, false)) => move_in_steps(inode, &other, &name, progress),
             Err(error) => (0, Err(error)),
         }
     }
@@ -462,7 +467,8 @@ impl Drain {
 }
 
 /// Removes a server that no file names any more, from the pool file first and then its directory. With `lost` one that is not
-/// there: its bytes are lost, files that have none there leave it, and the others are told.
+/// there: its bytes are lost, files that have none there leave it, and the others are told. One that was given up so goes on where that was
+/// stopped.
 ///
 /// # Errors
 /// The server still has bytes, or with `lost` is there; it is the last one. Nothing was changed.
@@ -470,7 +476,10 @@ pub fn remove(file: &Path, name: &str, lost: bool, watch: &mut dyn DrainWatch) -
     let store = Store::of_file(file)?;
     let _alone = store.begin_apply()?;
     let pool = store.pool();
-    let leaving = pool.named(name)?.clone();
+    let given_up = pool.server_names().id(name).and_then(|id| pool.server(id));
+    // One that was given up before may still be named by files: the command was stopped, or killed.
+    let given_up = given_up.filter(|server| lost && server.state == ServerState::Removed);
+    let leaving = given_up.map_or_else(|| pool.named(name), Ok)?.clone();
     let (tier, place) = entry_of(pool, &leaving);
     let of_tier = pool.used(&pool.tiers[leaving.tier]);
     let others: Vec<ServerId> = of_tier.map(|server| server.id).filter(|id| *id != leaving.id).collect();
@@ -481,8 +490,10 @@ pub fn remove(file: &Path, name: &str, lost: bool, watch: &mut dyn DrainWatch) -
         return Err(Error::Invalid(format!("{name} is the last server in use: a pool needs one")));
     }
     if lost {
-        check_lost(&store, &leaving)?;
-        Pool::write_state(file, tier, place, ServerState::Removed)?;
+        if leaving.state != ServerState::Removed {
+            check_lost(&store, &leaving)?;
+            Pool::write_state(file, tier, place, ServerState::Removed)?;
+        }
         return Drain::new(Store::of_file(file)?, leaving.id, targets, false).run(watch);
     }
     check_empty(&store, &leaving)?;

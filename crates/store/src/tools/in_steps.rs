@@ -56,6 +56,11 @@ fn ends(before: &Layout, after: &Layout, size_bytes: u64) -> Vec<u64> {
     found
 }
 
+/// In how many steps [`move_in_steps`] moves a file. O(regions of both).
+pub(crate) fn steps(before: &Layout, after: &Layout, size_bytes: u64) -> u64 {
+    ends(before, after, size_bytes).len() as u64 + 1
+}
+
 /// Whether a file cannot have such a layout as its handle would be too large.
 fn is_too_large(error: &Error) -> bool {
     match error {

@@ -13,6 +13,7 @@ pub mod hottest;
 pub(crate) mod in_steps;
 pub mod layout_hints;
 pub(crate) mod leaving;
+pub(crate) mod named;
 pub mod rebalance;
 pub mod relief;
 pub(crate) mod rules_kept;

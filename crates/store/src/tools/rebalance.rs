@@ -13,7 +13,7 @@ use crate::os::sync::{Mutex, guard};
 use crate::pool::pool_file::PoolTier;
 use crate::pool::store::Store;
 use crate::tools::drain::{DrainWatch, StayingFile};
-use crate::tools::in_steps::move_in_steps;
+use crate::tools::in_steps::{move_in_steps, steps};
 use crate::tools::walk::{WalkedFile, walk};
 use rustix::fd::AsFd as _;
 use std::collections::{HashMap, HashSet};
@@ -174,8 +174,9 @@ fn plan(
         let name = path.to_string_lossy().into_owned();
         let change = inode.change_of_space(&layout).and_then(|mut change| {
             change.unreadable.take().map_or(Ok(()), Err)?;
-            ahead.add(&name, &change)?;
-            Ok(change.moved_bytes)
+            let moved_bytes = change.moved_bytes;
+            ahead.add(&name, &change.in_steps(steps(&placement.layout, &layout, attributes.size_bytes)))?;
+            Ok(moved_bytes)
         });
         match change {
             Ok(moved_bytes) => planned.push(Planned { path, layout, moved_bytes }),

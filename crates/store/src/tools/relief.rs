@@ -15,6 +15,7 @@ use crate::pool::pool_file::PoolTier;
 use crate::pool::store::Store;
 use crate::tools::drain::{DrainWatch, Drained, StayingFile};
 use crate::tools::in_steps::with_stretches;
+use crate::tools::named::NamedFiles;
 use crate::tools::walk::{WalkedFile, walk};
 use rustix::fd::AsFd as _;
 use rustix::io::Errno;
@@ -36,7 +37,7 @@ pub struct TierPart {
     pub stretch: (u64, u64),
     /// Bytes of it on the tier, by the layout.
     pub tier_bytes: u64,
-    /// The same by server, each once, in order.
+    /// What of that takes room, by server, each once, in order: of a file with holes its share of what the server holds.
     pub by_server: Vec<(ServerId, u64)>,
     /// Whether it is a file that has landed, whole.
     pub has_landed: bool,
@@ -90,6 +91,26 @@ pub struct Leaving {
 
 /// The generation of the datafiles with which a file is made.
 const FIRST_GENERATION: u32 = 1;
+
+/// What of a file takes room on servers.
+type OnServers = ((u64, u64), BTreeMap<ServerId, u64>);
+
+/// Has regions with holes take no more than their servers hold of the file: each of a server its share, by their bytes.
+fn share_out(held: &[(ServerId, u64)], regions: &mut [OnServers]) {
+    let sums = |of: &mut dyn Iterator<Item = (ServerId, u64)>| {
+        let mut sums: HashMap<ServerId, u64> = HashMap::new();
+        of.for_each(|(id, bytes)| *sums.entry(id).or_default() += bytes);
+        sums
+    };
+    let held = sums(&mut held.iter().copied());
+    let by_layout = sums(&mut regions.iter().flat_map(|(_, by_server)| by_server.iter().map(|(id, of)| (*id, *of))));
+    for (id, bytes) in regions.iter_mut().flat_map(|(_, by_server)| by_server) {
+        let (held, all) = (held.get(id).copied().unwrap_or(0), by_layout[id]);
+        if held < all {
+            *bytes = (u128::from(*bytes) * u128::from(held) / u128::from(all)) as u64;
+        }
+    }
+}
 
 /// Whether a file has a region on the tier behind the part that has left last, or in the place of that. O(regions).
 fn has_rest(layout: &Layout, tier: &PoolTier, (begin, end): Begun) -> bool {
@@ -179,8 +200,8 @@ impl Store {
         let (placement, size_bytes) = (inode.placement()?, inode.attributes()?.size_bytes);
         let (layout, handle, version) = (&placement.layout, placement.handle, placement.version);
         let path_text = path.to_string_lossy().into_owned();
-        let part = |stretch, by_server: BTreeMap<ServerId, u64>, has_landed| {
-            let (path, tier_bytes) = (path_text.clone(), by_server.values().sum());
+        let part = |stretch, tier_bytes, by_server: BTreeMap<ServerId, u64>, has_landed| {
+            let path = path_text.clone();
             TierPart {
                 path,
                 handle,
@@ -191,29 +212,34 @@ impl Store {
                 has_landed,
             }
         };
-        let region = |index: usize| {
+        let on_region = |index: usize| {
             let region = &layout.regions()[index];
             let (from, to) = (region.offset(), layout.region_end(index).min(size_bytes));
-            let mut by_server = BTreeMap::new();
+            let mut by_server: BTreeMap<ServerId, u64> = BTreeMap::new();
             for (slot, stripe) in region.stripes().iter().enumerate() {
                 let bytes = region.bytes_before(slot, to.max(from)) - region.bytes_before(slot, from);
                 if bytes > 0 && tier.servers.contains(&stripe.server) {
                     *by_server.entry(stripe.server).or_default() += bytes;
                 }
             }
-            part((from, to), by_server, false)
+            ((from, to), by_server)
         };
-        let regions = (0..layout.regions().len()).map(region).filter(|part| part.tier_bytes > 0);
+        let mut regions: Vec<_> = (0..layout.regions().len()).map(on_region).collect();
+        regions.retain(|(_, by_server)| !by_server.is_empty());
+        let tier_bytes: Vec<u64> = regions.iter().map(|(_, by_server)| by_server.values().sum()).collect();
+        let held = if regions.is_empty() { Vec::new() } else { inode.allocated()? };
+        share_out(&held, &mut regions);
         if self.landed_on(&placement, path)?.is_some_and(|landed| landed.name == tier.name) {
-            let mut by_server = BTreeMap::new();
-            for (server, bytes) in regions.flat_map(|part| part.by_server) {
-                *by_server.entry(server).or_default() += bytes;
+            let mut of_server = BTreeMap::new();
+            for (server, bytes) in regions.into_iter().flat_map(|(_, by_server)| by_server) {
+                *of_server.entry(server).or_default() += bytes;
             }
             // One without a byte has nothing to move, and gets its place with the first look that finds some.
-            let whole = part((0, size_bytes), by_server, true);
+            let whole = part((0, size_bytes), tier_bytes.iter().sum(), of_server, true);
             return Ok(if whole.tier_bytes > 0 { vec![whole] } else { Vec::new() });
         }
-        Ok(regions.collect())
+        let of_region = |((stretch, by_server), tier_bytes)| part(stretch, tier_bytes, by_server, false);
+        Ok(regions.into_iter().zip(tier_bytes).map(of_region).collect())
     }
 
     /// Where a file that landed has its place: where files are made that do not land. What is in its inode stays there.
@@ -236,6 +262,7 @@ impl Store {
     fn layout_after(
         &self,
         placement: &Placement,
+        path: &Path,
         size_bytes: u64,
         tier: &PoolTier,
         leaving: &Leaving,
@@ -246,7 +273,6 @@ impl Store {
         }
         let invalid = |error: LayoutError| Error::Invalid(error.to_string());
         let others = if leaving.to_its_place {
-            let path = Path::new(&leaving.path);
             // The first move of a file that has landed is the only one of version 1.
             if self.rule_for(path)?.is_some() || (placement.version == 1 && self.landed_on(placement, path)?.is_none())
             {
@@ -291,11 +317,11 @@ pub fn relieve(file: &Path, name: &str, leaving: &[Leaving], watch: &mut dyn Dra
     if let Some(look) = store.due_look() {
         look.take();
     }
-    let mut done = Drained::default();
+    let (mut done, files) = (Drained::default(), NamedFiles::of(&store));
     for of in leaving {
-        let found = store.existing(Path::new(&of.path)).and_then(|inode| {
-            let Some(inode) = inode else { return Ok(None) };
-            let layout = store.layout_after(&inode.placement()?, inode.attributes()?.size_bytes, tier, of)?;
+        let found = files.find(&of.path, of.handle).and_then(|found| {
+            let Some((path, inode)) = found else { return Ok(None) };
+            let layout = store.layout_after(&inode.placement()?, &path, inode.attributes()?.size_bytes, tier, of)?;
             Ok(layout.map(|layout| (inode, layout)))
         });
         let (inode, layout) = match found {

@@ -12,6 +12,7 @@ use crate::os::error::{Error, Result};
 use crate::os::sync::{Mutex, guard};
 use crate::pool::store::Store;
 use crate::tools::drain::{DrainWatch, Drained, StayingFile};
+use crate::tools::named::NamedFiles;
 use crate::tools::walk::{WalkedFile, walk};
 use rustix::fd::AsFd as _;
 use std::collections::HashMap;
@@ -163,10 +164,10 @@ pub fn move_small_files(file: &Path, heads: &[NewHead], watch: &mut dyn DrainWat
     if let Some(look) = store.due_look() {
         look.take();
     }
-    let mut done = Drained::default();
+    let (mut done, files) = (Drained::default(), NamedFiles::of(&store));
     for NewHead { path, handle, head_bytes } in heads {
-        let found = store.existing(Path::new(path)).and_then(|inode| {
-            let Some(inode) = inode.filter(|inode| inode.handle() == *handle) else { return Ok(None) };
+        let found = files.find(path, *handle).and_then(|found| {
+            let Some((_, inode)) = found else { return Ok(None) };
             let layout = inode.layout().and_then(|layout| store.with_head(&layout, *head_bytes))?;
             Ok(Some((inode, layout)))
         });
