@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
 from stripewise import _native
+
+
+def exact(path: str) -> str:
+    """The pattern by which a layout file is for the file at `path` alone, whatever its name is."""
+    return re.sub(r"[*?\\]", r"\\\g<0>", path)
+
+
+def exact_path(pattern: str) -> str:
+    """The path of the file that a pattern of `exact` is for."""
+    return re.sub(r"\\(.)", r"\1", pattern, flags=re.DOTALL)
 
 
 def read(path: Path) -> _native.LayoutDocument:

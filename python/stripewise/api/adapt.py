@@ -69,6 +69,8 @@ AT_ONCE = 4
 """Processes that send these requests, for each server: enough for the busiest server to decide how long they take."""
 DAY_S = 86_400
 
+NO_TEXT = "\ufffd"
+"""In a path, in the place of bytes that are no text."""
 NONE_MOVES = "no file that would gain can move now"
 
 Decision = dict[str, Any]
@@ -289,8 +291,11 @@ def _plan_and_move(
     """What is decided of files that have their place, and moves what pays."""
     if heat is None:
         return _kept(decision, "the pool keeps no heat, by which files that have their place could be moved")
+    heat, unnamed = _with_names(heat)
+    if unnamed:
+        decision["skipped"] = unnamed
     if not heat["files"]:
-        return _kept(decision, "nothing was read or written of late")
+        return _kept(decision, NONE_MOVES if unnamed else "nothing was read or written of late")
     decision |= _read_ahead(pool, heat, dry_run=decision["dry_run"])
     with ending.scratch_directory() as scratch:
         log = scratch / "heat.csv"
@@ -309,7 +314,7 @@ def _plan_and_move(
             return _kept(decision, "the layouts are as the planner would have them")
         # Of the sum of all periods' halves, the last period has about half.
         last_bytes = heat_bytes / 2
-        asked = _Asked(trace, pool, heat, document["cuts_s"], scratch, last_bytes * pays.periods, pays)
+        asked = _Asked(trace, pool, heat, unnamed, document["cuts_s"], scratch, last_bytes * pays.periods, pays)
         layouts_asked = {
             "swaps": head + "".join(least_moves.text_of(path, found) for path, found in swapped.items()),
             "fewer moves": _with_fewer_moves(pool, document["layout"], scratch),
@@ -321,6 +326,17 @@ def _plan_and_move(
         return _decide(asked, limits, decision, _best(can_move), (Pacer.of(pool, pace, watch), watch))
 
 
+def _with_names(heat: PoolHeat) -> tuple[PoolHeat, list[dict[str, str]]]:
+    """The heat of files that a layout file can name, and those that it cannot: these stay where they are.
+
+    A byte of a name that is no text is told as `NO_TEXT`, by which no file can be found.
+    """
+    named = [file for file in heat["files"] if NO_TEXT not in file["path"]]
+    why = "its path is no UTF-8 text, by which alone a layout names files; rename it"
+    unnamed = [{"path": file["path"], "why": why} for file in heat["files"] if NO_TEXT in file["path"]]
+    return {**heat, "files": named}, unnamed
+
+
 @dataclass(frozen=True)
 class _Asked:
     """What a layout is priced by."""
@@ -328,6 +344,8 @@ class _Asked:
     trace: traces.Trace
     pool: Pool
     heat: PoolHeat
+    unnamed: list[dict[str, str]]
+    """Files that no layout file can name, and why."""
     cuts_s: list[float]
     scratch: Path
     horizon_bytes: float
@@ -526,7 +544,7 @@ def _decide(
 ) -> Decision:
     pool, (progress, watch) = asked.pool, moving
     decision |= {**_numbers(chosen), "horizon_s": limits.horizon_s}
-    skipped = decision["skipped"] = list(chosen.skipped)
+    skipped = decision["skipped"] = [*asked.unnamed, *chosen.skipped]
     is_faster = chosen.ratio >= HYSTERESIS or _has_more_to_move(pool, limits.horizon_s)
     refusals = (
         (not is_faster, f"the servers would get {chosen.ratio:.2f} times as fast, {HYSTERESIS} is asked for"),
@@ -775,8 +793,7 @@ def _each_file(layout: str, directory: Path) -> dict[str, Path]:
     for number, block in enumerate(blocks):
         one = directory / f"{number}.layout"
         one.write_text(f"{head}{FILE}{block}", encoding="utf-8")
-        path = _native.layout_read(str(one))["files"][0]["path"]
-        files[path] = one
+        files[layouts.exact_path(layouts.read(one)["files"][0]["path"])] = one
     return files
 
 

@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from stripewise import layouts
 from stripewise.units import exact_bytes
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def text(file: ForecastFile) -> str:
 
 def text_of(path: str, found: Sequence[tuple[int, Sequence[str]]]) -> str:
     """A file with the offset and round of each region, as it stands in a layout file."""
-    lines = [f"{FILE}path = {_quoted(path)}\n"]
+    lines = [f"{FILE}path = {_quoted(layouts.exact(path))}\n"]
     for offset, stripes in found:
         rounds = ", ".join(map(_quoted, stripes))
         lines.append(f'[[file.region]]\noffset = "{exact_bytes(offset)}"\nround = [{rounds}]\n')

@@ -24,7 +24,7 @@ class Placement:
         self.moved: list[_native.Applied] = []
         document = layouts.check(layout_file, pool.file)
         self._rules = _native.rules_snapshot(str(pool.file), str(layout_file))
-        paths = [file["path"] for file in document["files"]]
+        paths = [layouts.exact_path(file["path"]) for file in document["files"]]
         self.previous_file.write_text(_native.layout_present(str(pool.file), paths), encoding="utf-8")
 
     @property
