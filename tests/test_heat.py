@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 import stripewise
+from stripewise.api import heat
 
 MIB = 1 << 20
 
@@ -53,6 +54,20 @@ def test_what_is_read_gets_hot_whoever_reads_it(warm, preload):
     shown = warm.stripewise("heat", ".", "--pool", warm.file).stdout
     drawn = next(line for line in shown.splitlines() if line.startswith("f "))
     assert drawn.count("█") == 1
+
+
+def test_a_path_at_which_nothing_is_has_no_heat_and_is_named(warm):
+    warm.run("sh", "-c", f"mkdir {warm.mount}/empty; touch {warm.mount}/cold")
+    for path in (".", "empty", "cold"):
+        assert heat_of(warm, path)["files"] == []
+    failed = warm.stripewise("heat", "gone", "--pool", warm.file, check=False)
+    assert failed.returncode == 1 and "gone" in failed.stderr
+
+
+@pytest.mark.parametrize("size_bytes", [1, 3, 10, 59, 61, 4097])
+def test_the_heat_of_a_small_file_is_drawn_to_its_end(size_bytes):
+    parts = heat.columns({"path": "f", "size_bytes": size_bytes, "cost_us": 7, "blocks": [(0, 7)]}, 65536, 60)
+    assert parts == pytest.approx([7 / size_bytes] * 60)
 
 
 def test_a_file_that_is_gone_or_shorter_has_no_heat_there(warm):

@@ -9,7 +9,7 @@ import pytest
 from conftest import BIN, PATIENCE_S, Stripewise, with_a_file_beside_an_ssd
 from stripewise import _native, decided, layouts
 from stripewise._native import StripewiseError
-from stripewise.api import adapt, between, moved, promotion
+from stripewise.api import adapt, between, heat, moved, promotion
 from stripewise.api.pacing import Pace
 from stripewise.pool import Pool
 
@@ -83,6 +83,16 @@ def test_what_is_hot_since_the_last_look_comes_at_once_and_then_for_what_has_coo
     kept = looks.promoter.promoted()
     assert kept["copied_bytes"] >= 8 * MIB and looks.promoter.promoted() == {}
     assert decided.copied_bytes({"verdict": "kept", "promoted": kept}) == kept["copied_bytes"]
+
+
+def test_what_is_so_hot_that_its_counters_have_stopped_does_not_cool(pool):
+    looks = Looks(pool)
+    looks.look({20: 400_000, 21: 400_000, 22: 400_000, 23: 400_000})
+    assert fast(pool) == {20, 21, 22, 23}
+    looks.costs = dict.fromkeys(looks.costs, heat.FULL_US)
+    for _ in range(12):
+        looks.look({40: 100_000, 41: 100_000})
+    assert fast(pool) == {20, 21, 22, 23}
 
 
 def test_what_stays_is_in_no_number_of_a_promotion(pool, tmp_path, monkeypatch):

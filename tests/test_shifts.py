@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stripewise.api import shifts
+from stripewise.api import heat, shifts
 from stripewise.pool import Pool
 
 if TYPE_CHECKING:
@@ -100,6 +100,15 @@ def test_a_load_that_stays_is_never_another(seed: int, blocks: int, requests: in
         page.read(range(blocks), requests)
         if number % 10 == 5:
             page.halve()
+        assert not watch.has_shifted()
+
+
+def test_counters_that_have_stopped_are_no_load_that_has_gone() -> None:
+    page = Page()
+    watch = watching(page)
+    page.costs = {(1, block): heat.FULL_US for block in range(16)}
+    for _ in range(8):
+        page.read(range(288, 384))
         assert not watch.has_shifted()
 
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from stripewise import _native, layouts
 from stripewise._native import StripewiseError
 from stripewise.api import ending, least_moves, moved, swaps, tier_room
+from stripewise.api.heat import came as heat_came
 from stripewise.api.pacing import Pace, Pacer, Progress
 
 if TYPE_CHECKING:
@@ -157,7 +158,8 @@ class Promoter:
         self._moved_s, self._has_room = 0.0, False
         if before is None:
             return None
-        forecast = self._learn(came_since(before, now), heat["block_bytes"], passed_s)
+        came = came_since(before, now, passed_s / heat["period_s"])
+        forecast = self._learn(came, heat["block_bytes"], passed_s)
         if forecast is None:
             return None
         limit = self.look_s / self.move_s_per_byte
@@ -382,12 +384,12 @@ class Promoter:
         return {"time_s": time.time(), **took}
 
 
-def came_since(before: Mapping[tuple[str, int], float], now: Load) -> Load:
-    """What heat came between two looks; where counters were halved meanwhile, what is certain. O(blocks)."""
+def came_since(before: Mapping[tuple[str, int], float], now: Load, periods: float = 0.0) -> Load:
+    """What heat came between two looks, that part of a period apart; after a halving, what is certain. O(blocks)."""
     found = {}
     for of, cost in now.items():
         known = before.get(of, 0.0)
-        more = cost - known if cost >= known else cost - known / 2
+        more = heat_came(known if cost >= known else known / 2, cost, periods)
         if more >= 1:
             found[of] = more
     return found

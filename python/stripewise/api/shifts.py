@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from stripewise import _native
 from stripewise._native import StripewiseError
+from stripewise.api.heat import came as heat_came
 
 if TYPE_CHECKING:
     from stripewise._native import BlockHeat, FileHeat, PoolHeat
@@ -96,7 +97,7 @@ class Watch:
         self._load: Load = {}
         self._doubted: Load = {}
         self._waiting: Load = {}
-        self._since_s = clock()
+        self._since_s = self._looked_s = clock()
         self.lasted_s: float | None = None
         """How long the load before this one lasted; none before the first shift."""
 
@@ -110,17 +111,23 @@ class Watch:
             self._before, self._load, self._doubted, self._waiting = None, {}, {}, {}
             return False
         before, self._before = self._before, found
+        now_s = self._clock()
+        passed_s, self._looked_s = now_s - self._looked_s, now_s
         if before is None:
             self._load = {(file, block): float(cost) for file, block, cost in found["blocks"]}
             return False
-        halvings = max(0, found["next_halving_s"] - before["next_halving_s"]) // max(1, found["period_s"])
+        period_s = max(1, found["period_s"])
+        halvings = max(0, found["next_halving_s"] - before["next_halving_s"]) // period_s
         left = 0.5**halvings
         self._load, self._doubted, self._waiting = (
             {part: cost * left for part, cost in load.items() if cost * left >= 1}
             for load in (self._load, self._doubted, self._waiting)
         )
         known = {(file, block): cost * left for file, block, cost in before["blocks"]}
-        came = (((file, block), cost - known.get((file, block), 0.0)) for file, block, cost in found["blocks"])
+        came = (
+            ((file, block), heat_came(known.get((file, block), 0.0), cost, passed_s / period_s))
+            for file, block, cost in found["blocks"]
+        )
         # The counters are whole microseconds.
         self._waiting = _added(self._waiting, {part: cost for part, cost in came if cost >= 1})
         if sum(self._waiting.values()) < LEAST_REQUESTS * self._request_us:
