@@ -78,7 +78,9 @@ def test_the_command_installs_a_unit_that_runs_it_with_its_options(adapted, conf
     assert '"--urgent"' in command and '"--json"' in command
     assert '"--horizon" "48.0"' in command and "--install-unit" not in command
     assert found["Service"]["Restart"] == "on-failure" and int(found["Service"]["RestartSec"]) >= 5
-    assert (found["Service"]["IOSchedulingClass"], found["Install"]["WantedBy"]) == ("idle", "default.target")
+    # Writers wait for requests of a move: those of the idle class would starve while programs keep a disk busy.
+    assert (found["Service"]["IOSchedulingClass"], found["Service"]["IOSchedulingPriority"]) == ("best-effort", "7")
+    assert found["Install"]["WantedBy"] == "default.target"
     loaded = Pool.load(pool.file)
     needed = found["Unit"]["RequiresMountsFor"].split(" ")
     places = [pool.file.parent, loaded.namespace]
@@ -213,6 +215,18 @@ def test_what_systemd_would_read_is_quoted(pool, config, tmp_path):
     verified(path)
     with pytest.raises(StripewiseError, match="line feed"):
         service.unit(Pool.load(file), "adapt", "x", ["adapt", "a\nExecStartPre=/bin/false"])
+
+
+def test_a_command_whose_path_has_spaces_is_started(pool, config, tmp_path, monkeypatch):
+    own = tmp_path / "a $HOME %n" / "stripewise"
+    own.parent.mkdir()
+    own.write_text("#!/bin/sh\n")
+    own.chmod(0o755)
+    monkeypatch.setattr(service.shutil, "which", lambda _: str(own))
+    path, text = service.unit(Pool.load(pool.file), "adapt", "x", ["adapt"])
+    assert f'ExecStart="{tmp_path}/a $HOME %%n/stripewise" "adapt"\n' in text
+    service.install(path, text)
+    verified(path)
 
 
 def test_a_configuration_that_is_no_absolute_path_is_not_believed(pool, monkeypatch):

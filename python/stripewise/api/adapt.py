@@ -800,5 +800,6 @@ def _each_file(layout: str, directory: Path) -> dict[str, Path]:
 def unit(pool: Pool, arguments: list[str], command: str = "") -> tuple[Path, str]:
     """Where the systemd unit of the pool's `adapt` belongs, root's or this user's, and its text."""
     purpose = f"layouts of pool {pool.name} follow what is hot"
-    settings = "Nice=10\nIOSchedulingClass=idle\n"
+    # Not the idle class: programs wait for what a move does in their place, which that would let starve.
+    settings = "Nice=10\nIOSchedulingClass=best-effort\nIOSchedulingPriority=7\n"
     return service.unit(pool, "adapt", purpose, arguments, command=command, settings=settings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -26,15 +27,17 @@ def unit(
     """
     root = os.geteuid() == 0
     directory = Path("/etc/systemd/system") if root else _of_user()
-    command = command or shutil.which("stripewise") or f"{sys.executable} -m stripewise"
+    own = shutil.which("stripewise")
+    program = [command] if command else [own] if own is not None else [sys.executable, "-m", "stripewise"]
     places = dict.fromkeys([pool.file.parent, *(server.path for server in pool.meta.servers)])
     # A command line has variables, too.
+    started = " ".join(map(_program, program))
     words = " ".join(_quoted(word).replace("$", "$$") for word in arguments)
     text = (
         f"[Unit]\nDescription=Stripewise: {purpose}\n"
         f"RequiresMountsFor={' '.join(_quoted(str(place)) for place in places)}\n"
         f"After=local-fs.target remote-fs.target\n\n"
-        f"[Service]\nExecStart={command} {words}\nRestart=on-failure\nRestartSec={AGAIN_S}\n{settings}\n"
+        f"[Service]\nExecStart={started} {words}\nRestart=on-failure\nRestartSec={AGAIN_S}\n{settings}\n"
         f"[Install]\nWantedBy={'multi-user' if root else 'default'}.target\n"
     )
     return directory / f"stripewise-{name}-{pool.name}.service", text
@@ -51,6 +54,11 @@ def _quoted(word: str) -> str:
     if "\n" in word:
         raise StripewiseError(f"{word!r} has a line feed, which no systemd unit can have: rename it")
     return '"' + word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%") + '"'
+
+
+def _program(word: str) -> str:
+    """A word of what is started, in which systemd sees no variables: quoted only where it has to be."""
+    return word if re.fullmatch(r"[\w/.+-]+", word, re.ASCII) else _quoted(word)
 
 
 def install(file: Path, text: str) -> str:
