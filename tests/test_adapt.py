@@ -1,6 +1,8 @@
 """Data moves to where it is hot, where that pays, and each decision is kept with its numbers."""
 
+import errno
 import json
+import os
 import re
 import signal
 import subprocess
@@ -537,6 +539,20 @@ def test_bad_options_and_pools_without_heat_are_named(pool):
         # A service that could never move anything does not begin.
         refused = pool.stripewise("adapt", pool.file, option, value, check=False)
         assert refused.returncode == 1 and said in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [(errno.EROFS, "writable"), (errno.ENOSPC, "free space"), (errno.EACCES, "run this as its owner")],
+)
+def test_what_keeps_a_pool_from_being_adapted_is_told_with_its_remedy(pool, monkeypatch, number, remedy):
+    def refused(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(adapting.owned, "opened", refused)
+    told = f"adapt.lock cannot be written: .*; .*{remedy}"
+    with pytest.raises(StripewiseError, match=told), adapting.alone(Pool.load(pool.file)):
+        pass
 
 
 def test_a_unit_runs_the_command_with_its_options(pool, tmp_path):

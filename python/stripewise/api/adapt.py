@@ -7,6 +7,7 @@ horizon is more than what moving costs, and only if the servers get at least a t
 from __future__ import annotations
 
 import csv
+import errno
 import fcntl
 import itertools
 import math
@@ -53,6 +54,8 @@ STATE = "adapt.jsonl"
 """In the pool's namespace: a line for each decision."""
 LOCK = "adapt.lock"
 """In the pool's namespace: the process that adapts the pool has it locked."""
+REMEDIES = {errno.EROFS: "remount its file system writable", errno.ENOSPC: "free space there"}
+"""Of a lock that cannot be made, where another user could not either."""
 PLANNED = "planned"
 """What a line of the moves is that says what a decision is about to move."""
 GONE = "gone"
@@ -116,7 +119,8 @@ def alone(pool: Pool) -> Iterator[None]:
     try:
         descriptor = owned.opened(file, os.O_RDWR)
     except OSError as error:
-        raise StripewiseError(f"{file} cannot be written: {error.strerror}; run this as its owner") from error
+        remedy = REMEDIES.get(error.errno or 0, "run this as its owner")
+        raise StripewiseError(f"{file} cannot be written: {error.strerror}; {remedy}") from error
     try:
         # A look whether the pool is adapted has the lock for a moment.
         for wait_s in (0.05, 0.05, None):
