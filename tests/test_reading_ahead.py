@@ -1,5 +1,6 @@
 """`adapt` hints `readahead` where the last requests say that it gains, and leaves what people have hinted."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -87,6 +88,20 @@ def test_what_a_person_has_hinted_stays_and_what_was_removed_is_not_hinted_again
     stripewise("hint", mount, "--remove")
     (kept,) = hints(file)
     assert (kept["verdict"], said(file)) == ("kept", []) and "was removed" in kept["why"]
+
+
+def test_a_directory_whose_hints_are_damaged_keeps_no_other_from_being_hinted(read):
+    stripewise, file = read
+    mount, tree = file.parent / "mount", Pool.load(file).namespace / "tree"
+    copies = WRITE.replace("/f'", "/d/f'") + READ.replace("/f", "/d/f")
+    run(stripewise, file, "import os, sys; os.mkdir(sys.argv[1] + '/d'); " + copies, "in order")
+    stripewise("hint", mount / "d", "class=1")
+    (name,) = os.listxattr(tree / "d")
+    os.setxattr(tree / "d", name, b"damaged")
+    for verdict in ("waits", "hinted"):
+        found = {of["directory"]: of for of in hints(file)}
+        assert (found["d"]["verdict"], found[""]["verdict"]) == ("kept", verdict)
+        assert "hints of d: damaged" in found["d"]["why"]
 
 
 def test_what_was_removed_is_not_hinted_again_once_the_decision_that_set_it_is_no_longer_kept(read, monkeypatch):

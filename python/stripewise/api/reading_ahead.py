@@ -75,7 +75,17 @@ def take(
     """
     before = list(decisions)
     asked = hinted(pool, heat)
-    return [_taken(pool, heat, hint, before, dry_run=dry_run) for hint in asked]
+    return [_tried(pool, heat, hint, before, dry_run=dry_run) for hint in asked]
+
+
+def _tried(
+    pool: Pool, heat: PoolHeat, hint: ProposedHint, before: list[Mapping[str, Any]], *, dry_run: bool
+) -> Proposal:
+    """As `_taken`; a directory that cannot be hinted, as its hints are damaged, keeps no other from being hinted."""
+    try:
+        return _taken(pool, heat, hint, before, dry_run=dry_run)
+    except StripewiseError as error:
+        return {**hint, "verdict": "kept", "files_hinted": 0, "skipped": [], "why": str(error)}
 
 
 def _taken(
