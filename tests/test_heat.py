@@ -64,6 +64,14 @@ def test_a_path_at_which_nothing_is_has_no_heat_and_is_named(warm):
     assert failed.returncode == 1 and "gone" in failed.stderr
 
 
+def test_the_heat_of_what_a_link_leads_to_is_shown(warm):
+    warm.run("sh", "-c", f"cd {warm.mount}; mkdir d; echo 1 > d/f; ln -s d/f file; ln -s d directory; ln -s /etc out")
+    for link in ("file", "directory"):
+        assert [of["path"] for of in heat_of(warm, link)["files"]] == ["d/f"]
+    failed = warm.stripewise("heat", "out", "--pool", warm.file, check=False)
+    assert failed.returncode == 1 and "not in pool" in failed.stderr
+
+
 @pytest.mark.parametrize("size_bytes", [1, 3, 10, 59, 61, 4097])
 def test_the_heat_of_a_small_file_is_drawn_to_its_end(size_bytes):
     parts = heat.columns({"path": "f", "size_bytes": size_bytes, "cost_us": 7, "blocks": [(0, 7)]}, 65536, 60)

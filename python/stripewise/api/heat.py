@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stripewise import _native
+from stripewise import _native, places
 from stripewise.places import Place
 
 if TYPE_CHECKING:
@@ -30,10 +30,11 @@ class HotFile:
 
 
 def of(place: Place) -> PoolHeat:
-    """The heat of the file at a place, or of all files of a directory.
+    """The heat of the file at a place, or of all files of a directory; a link is followed in its pool.
 
     Raises `StripewiseError` where the pool keeps no heat, or nothing is at the place.
     """
+    place = places.followed(place)
     found = _native.pool_heat(str(place.pool.file), place.name)
     if not found["files"]:
         _native.file_stat(str(place.pool.file), place.name or ".")
