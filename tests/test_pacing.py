@@ -4,6 +4,7 @@ import pytest
 
 from stripewise.api import pacing
 from stripewise.api.pacing import Pace, Pacer
+from stripewise.pool import Pool
 
 CHUNK = 1 << 20
 STEP_S = 0.03
@@ -74,6 +75,23 @@ def test_a_rate_is_kept_over_files(share):
     passed_s = sum(map(sum, moved))
     # Of 120 chunks half are read back. A second of a rest at the begin is not used up.
     assert 60 / 2 - 2 < passed_s < 60 / 2 + 2
+
+
+def test_what_a_small_file_had_too_early_is_no_part_of_the_next_file():
+    machine = Machine(rate_bytes_per_s=CHUNK, urgent=True)
+    machine.move(39, "small")
+    # The first word of a large file may come late: all of that counts.
+    assert machine.pacer("large", 40 * CHUNK, 80 * CHUNK) == "rest"
+    machine.passes(15.0)
+    assert machine.pacer("large", 40 * CHUNK, 80 * CHUNK) == "rest"
+
+
+def test_a_rate_is_kept_over_moves_that_are_done_before_they_are_asked(pool):
+    """Promotions are moves of their own, each of which may be one step."""
+    loaded, pace = Pool.load(pool.file), Pace(rate_bytes_per_s=CHUNK, urgent=True)
+    assert Pacer.of(loaded, pace, None)("f", 200 * CHUNK, 200 * CHUNK) == "rest"
+    assert Pacer.of(loaded, pace, None)("g", 1, 2) == "rest"
+    assert Pacer.of(loaded, Pace(urgent=True), None)("h", 1, 2) is True
 
 
 def test_a_move_that_rests_can_be_stopped():

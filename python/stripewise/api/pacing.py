@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from stripewise._native import StripewiseError
@@ -26,6 +28,17 @@ LOOK_S = 0.5
 """A move of that long stops for a look at the servers."""
 REST_S = 0.05
 """Such a stop, in which all that the servers do is for others."""
+
+
+@dataclass
+class Due:
+    """When a rate allows the next byte: what one move had too early counts for the next one."""
+
+    at_s: float = -math.inf
+
+
+_dues: dict[Path, Due] = {}
+"""By pool file, of all moves of this process."""
 
 
 @dataclass(frozen=True)
@@ -50,14 +63,16 @@ class Pacer:
         busy_s: Callable[[], dict[str, float]],
         progress: Progress,
         clock: Callable[[], float] = time.monotonic,
+        due: Due | None = None,
     ) -> None:
-        """`busy_s` gives for each server how long it has been busy so far."""
+        """`busy_s` gives for each server how long it has been busy so far; `due` is of the moves before, if any."""
         self._pace, self._busy_s, self._progress, self._clock = pace, busy_s, progress, clock
         self._moving_since_s = clock() - LOOK_S
         self._is_loaded = False
         self._rest: tuple[float, float, dict[str, float]] | None = None
-        self._done = 0
-        self._due_s = clock()
+        self._path, self._done = "", 0
+        self._due = Due() if due is None else due
+        self._due.at_s = max(self._due.at_s, clock())
 
     @classmethod
     def of(cls, pool: Pool, pace: Pace, progress: Progress | None) -> Pacer:
@@ -70,7 +85,8 @@ class Pacer:
             except StripewiseError:
                 return {}  # A server has gone: the mover says so itself.
 
-        return cls(pace, busy_s, moving.Teller(pool, progress or (lambda *_: True)))
+        teller = moving.Teller(pool, progress or (lambda *_: True))
+        return cls(pace, busy_s, teller, due=_dues.setdefault(pool.file, Due()))
 
     def __call__(self, path: str, done: int, total: int) -> Then:
         """Whether the move goes on, rests, or stops as the progress says."""
@@ -84,7 +100,7 @@ class Pacer:
             self._is_loaded = self._share(before, now_s - began_s) > BUSY
             self._rest, self._moving_since_s = None, now_s
             return True
-        rest_s = max(self._for_others_s(now_s), self._for_rate_s(now_s, done))
+        rest_s = max(self._for_others_s(now_s), self._for_rate_s(now_s, path, done))
         if rest_s < REST_S:
             return True
         self._rest = (now_s, now_s + rest_s, self._busy_s())
@@ -108,12 +124,13 @@ class Pacer:
             return moving_s * (1 / SHARE - 1)
         return REST_S if moving_s >= LOOK_S else 0.0
 
-    def _for_rate_s(self, now_s: float, done: int) -> float:
+    def _for_rate_s(self, now_s: float, path: str, done: int) -> float:
         rate = self._pace.rate_bytes_per_s
         # What was done of another file before does not count for this one.
-        more, self._done = (done - self._done if done >= self._done else done), done
+        more = done - self._done if path == self._path and done >= self._done else done
+        self._path, self._done = path, done
         if rate is None:
             return 0.0
         # A second that was not used is no reason to be faster later. Each byte is copied and read back.
-        self._due_s = max(self._due_s, now_s - 1.0) + more / 2 / rate
-        return self._due_s - now_s
+        self._due.at_s = max(self._due.at_s, now_s - 1.0) + more / 2 / rate
+        return self._due.at_s - now_s
