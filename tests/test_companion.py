@@ -1,7 +1,9 @@
 """A mount with a process beside it that adapts the pool or serves its metrics, and ends with it."""
 
+import errno
 import json
 import os
+import signal
 import time
 import urllib.request
 from dataclasses import asdict
@@ -13,6 +15,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from conftest import PATIENCE_S
+from stripewise import StripewiseError
 from stripewise.api import adapt as adapting
 from stripewise.api import adapt_service, companion
 from stripewise.api.pacing import Pace
@@ -36,8 +39,8 @@ def eventually(done):
         time.sleep(0.05)
 
 
-def beside(file):
-    """The processes beside mounts of the pool."""
+def processes(name, file):
+    """Those of a program that serve the pool."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
@@ -45,9 +48,14 @@ def beside(file):
                 words = (entry / "cmdline").read_bytes().split(b"\0")
             except OSError:
                 continue
-            if b"stripewise.api.companion" in words and os.fsencode(file) in words:
+            if any(word.endswith(name) for word in words) and os.fsencode(file) in words:
                 found.append(int(entry.name))
     return found
+
+
+def beside(file):
+    """The processes beside mounts of the pool."""
+    return processes(b"stripewise.api.companion", file)
 
 
 def latencies(text):
@@ -159,3 +167,42 @@ def test_a_mount_that_fails_leaves_none_beside_it(heated, stripewise, tmp_path):
     again = stripewise("mount", heated, tmp_path / "missing", "--metrics", "0", check=False)
     assert again.returncode == 1
     eventually(lambda: not beside(heated))
+
+
+def test_it_believes_no_module_of_the_directory_where_it_begins_and_lets_go_of_it(heated, stripewise, tmp_path):
+    """Others may write there."""
+    for name in ("stripewise", "json"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit(1)\n")
+    stripewise("mount", heated, "--metrics", "0")
+    (process,) = beside(heated)
+    assert Path(f"/proc/{process}/cwd").readlink() == Path("/")
+
+
+def test_it_ends_with_a_mount_whose_process_has_died_and_the_next_mount_takes_its_place(heated, stripewise):
+    said = stripewise("mount", heated, "--adapt", "--metrics", "0").stderr
+    port = next(word for word in said.split() if word.startswith("http://127.0.0.1:")).split(":")[2].split("/")[0]
+    for process in processes(b"stripewise-mount", heated):
+        os.kill(process, signal.SIGKILL)
+    again = stripewise("mount", heated, "--adapt", "--metrics", port)
+    assert "its process had died" in again.stderr and f":{port}/" in again.stderr
+    eventually(lambda: len(beside(heated)) == 1)
+    assert Pool.load(heated).mount.is_mount()
+
+
+def test_what_a_mount_that_has_just_ended_has_is_waited_for():
+    taken = StripewiseError("taken")
+    taken.__cause__ = OSError(errno.EADDRINUSE, "taken")
+    for error in (adapting.AdaptedError("adapted"), taken):
+        tries = [error, error, None]
+
+        def begin(tries=tries):
+            if (raised := tries.pop(0)) is not None:
+                raise raised
+            return "begun"
+
+        assert companion._begun(begin, lambda: 0.0) == "begun"
+        clock = iter([0.0, companion.ENDS_S])
+        with pytest.raises(StripewiseError):
+            companion._begun(lambda error=error: (_ for _ in ()).throw(error), lambda clock=clock: next(clock))
+    with pytest.raises(StripewiseError, match="no address"):
+        companion._begun(lambda: (_ for _ in ()).throw(StripewiseError("no address")), lambda: 0.0)

@@ -77,7 +77,7 @@ def run(
 
     # The settings stand in front of the program alone, so the private mount itself runs without the preload library.
     full = ["env", *_enter_directory(mount), *(f"{key}={value}" for key, value in settings.items()), *command]
-    if pool_file is not None and mount is not None and (not is_mounted(mount) or _is_dead(mount)):
+    if pool_file is not None and mount is not None and (not is_mounted(mount) or is_dead(mount)):
         full = [str(native_paths.mount_program()), "--private", str(pool_file.absolute()), "--", *full]
 
     read_before = _children_read_bytes()
@@ -118,7 +118,7 @@ def is_mounted(mount: Path) -> bool:
     return any(known.point == wanted and known.fs_type.startswith("fuse") for known in mounts.table())
 
 
-def _is_dead(mount: Path) -> bool:
+def is_dead(mount: Path) -> bool:
     """Whether the process that served the file system at `mount` has died."""
     while True:
         try:

@@ -9,7 +9,9 @@ works        a decision a period, until the mount is another one, or gone
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
 import sys
 import time
@@ -17,9 +19,9 @@ from collections.abc import Callable
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from stripewise import mounts
+from stripewise import launch, mounts
 from stripewise._native import StripewiseError
 from stripewise.api import adapt as adapting
 from stripewise.api import adapt_service, ending, running
@@ -29,8 +31,12 @@ from stripewise.pool import Pool
 
 __all__ = ["mount"]
 
+T = TypeVar("T")
+
 LOOK_S = 1.0
 """Between two looks whether the mount is there."""
+ENDS_S = 5.0
+"""For how long it waits for what a process beside a mount has that was just unmounted: some looks of that one."""
 
 
 def mount(
@@ -46,7 +52,8 @@ def mount(
         "metrics": metrics,
         "directory": str((directory or pool.mount).resolve()),
     }
-    command = [sys.executable, "-m", "stripewise.api.companion", str(pool.file), json.dumps(asked)]
+    # -P: what others have put into the directory where this begins is no module.
+    command = [sys.executable, "-P", "-m", "stripewise.api.companion", str(pool.file), json.dumps(asked)]
     beside = subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
@@ -81,14 +88,53 @@ def _wanted(asked: dict[str, Any]) -> adapt_service.Wanted:
     return adapt_service.Wanted(**{**asked, "limits": adapting.Limits(**limits), "pace": Pace(**asked["pace"])})
 
 
+class _Mounted:
+    """Whether a mount is there, and its process lives."""
+
+    def __init__(self, directory: Path) -> None:
+        """The mount that is there now."""
+        self._directory, self._number, self._due_s = directory, mounted_at(directory), 0.0
+        self._is_dead = False
+
+    def __call__(self, *_: object) -> bool:
+        """A look at the mount table, which a step of a move asks for; once a second the mount is asked, too."""
+        now_s = time.monotonic()
+        if now_s >= self._due_s:
+            self._due_s = now_s + LOOK_S
+            self._is_dead = launch.is_dead(self._directory)
+        return self._number is not None and not self._is_dead and mounted_at(self._directory) == self._number
+
+
+def _begun(begin: Callable[[], T], clock: Callable[[], float] = time.monotonic) -> T:
+    """What `begin` gives, which takes what one process has at a time.
+
+    The one beside a mount that has just ended has it for a moment. Raises what `begin` raises.
+    """
+    until_s = clock() + ENDS_S
+    while True:
+        try:
+            return begin()
+        except StripewiseError as error:
+            is_taken = isinstance(error, adapting.AdaptedError) or (
+                isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EADDRINUSE
+            )
+            if not is_taken or clock() >= until_s:
+                raise
+        time.sleep(LOOK_S / 10)
+
+
 def _serve(pool: Pool, asked: dict[str, Any]) -> None:
     """What the process beside the mount does."""
+    # The directory where the command began may be on a disk that is to be unmounted.
+    os.chdir("/")
     with ending.tidy_end(), ExitStack() as stack:
         try:
             if asked["adapt"] is not None:
                 adapt_service.require(pool)
-                stack.enter_context(adapting.alone(pool))
-            url = serving.serve(pool, str(asked["metrics"]))[0] if asked["metrics"] is not None else None
+                _begun(lambda: stack.enter_context(adapting.alone(pool)))
+            url = None
+            if asked["metrics"] is not None:
+                url, _ = _begun(lambda: serving.serve(pool, str(asked["metrics"])))
         except StripewiseError as error:
             print(json.dumps({"error": str(error)}), flush=True)
             return
@@ -96,12 +142,8 @@ def _serve(pool: Pool, asked: dict[str, Any]) -> None:
         directory = Path(str(asked["directory"]))
         if not sys.stdin.readline():
             return
-        mount = mounted_at(directory)
-
-        def is_mounted(*_: object) -> bool:
-            return mounted_at(directory) == mount
-
-        while mount is not None and is_mounted():
+        is_mounted = _Mounted(directory)
+        while is_mounted():
             if asked["adapt"] is not None:
                 _adapt(pool, _wanted(asked["adapt"]), is_mounted)
             else:
