@@ -1,5 +1,7 @@
 """systemd units: the command that writes one, and that systemd takes it."""
 
+import errno
+import io
 import json
 import os
 import shutil
@@ -72,7 +74,7 @@ def test_the_command_installs_a_unit_that_runs_it_with_its_options(adapted, conf
     assert f"wrote {unit}" in done.stdout and f"systemctl --user enable --now {unit.name}" in done.stderr
     found = lines(unit)
     command = found["Service"]["ExecStart"]
-    assert command.startswith("/") and f'"adapt" "{pool.file}" ' in command
+    assert command.startswith('"/') and f'"adapt" "{pool.file}" ' in command
     for option, value in zip(OPTIONS[:-3:2], OPTIONS[1:-3:2], strict=True):
         assert f'"{option}" "{value}"' in command
     assert '"--urgent"' in command and '"--json"' in command
@@ -227,6 +229,46 @@ def test_a_command_whose_path_has_spaces_is_started(pool, config, tmp_path, monk
     assert f'ExecStart="{tmp_path}/a $HOME %%n/stripewise" "adapt"\n' in text
     service.install(path, text)
     verified(path)
+
+
+@pytest.mark.parametrize("odd", ["a\rb", "a\x1bb", "a\udcffb"])
+def test_a_path_that_no_unit_can_have_is_refused(pool, config, odd):
+    with pytest.raises(StripewiseError, match="which no systemd unit can have: rename it"):
+        service.unit(Pool.load(pool.file), "adapt", "x", ["adapt", odd], command="/bin/true")
+
+
+def test_the_command_and_the_places_of_a_unit_are_absolute_and_quoted(pool, config, tmp_path, monkeypatch):
+    tools = tmp_path / "my %n tools"
+    tools.mkdir()
+    (tools / "stripewise").symlink_to(shutil.which("true"))
+    monkeypatch.chdir(tools)
+    monkeypatch.setenv("PATH", f".:{os.environ['PATH']}")
+    around = tools / ".." / pool.file.relative_to(tmp_path)
+    path, text = service.unit(Pool.load(around), "adapt", "x", [])
+    assert f'ExecStart="{tmp_path}/my %%n tools/stripewise" ' in text
+    assert f'RequiresMountsFor="{pool.file.parent}" ' in text, "systemd overlooks what has .. in it"
+    service.install(path, text)
+    verified(path)
+
+
+def test_a_unit_that_cannot_be_written_leaves_nothing(config, monkeypatch):
+    unit = config / "stripewise-adapt-p.service"
+    with monkeypatch.context() as full:
+        full.setattr(service.Path, "open", lambda file, *_, **__: Full(file))
+        with pytest.raises(StripewiseError, match=r"adapt-p\.service cannot be written: No space left"):
+            service.install(unit, "text")
+    assert not unit.exists()
+
+
+class Full(io.StringIO):
+    """A new file on a full disk."""
+
+    def __init__(self, file):
+        super().__init__()
+        file.touch()
+
+    def write(self, _):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def test_a_configuration_that_is_no_absolute_path_is_not_believed(pool, monkeypatch):

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from stripewise._native import StripewiseError
@@ -13,6 +14,9 @@ from stripewise.pool import Pool
 
 AGAIN_S = 30
 """From a failure to the next try: a disk that comes late is there then, and the log has no line a second."""
+
+NOT_IN_A_UNIT = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f\\ud800-\\udfff]")
+"""Of such a letter systemd makes the end of a line, or refuses the line."""
 
 
 def unit(
@@ -27,20 +31,26 @@ def unit(
     """
     root = os.geteuid() == 0
     directory = Path("/etc/systemd/system") if root else _of_user()
-    own = shutil.which("stripewise")
-    program = [command] if command else [own] if own is not None else [sys.executable, "-m", "stripewise"]
-    places = dict.fromkeys([pool.file.parent, *(server.path for server in pool.meta.servers)])
+    started = " ".join(map(_program, [command] if command else _own_command()))
+    # systemd overlooks a place that is not normalised.
+    named = [pool.file.parent, *(server.path for server in pool.meta.servers)]
+    places = dict.fromkeys(os.path.normpath(place) for place in named)
     # A command line has variables, too.
-    started = " ".join(map(_program, program))
     words = " ".join(_quoted(word).replace("$", "$$") for word in arguments)
     text = (
         f"[Unit]\nDescription=Stripewise: {purpose}\n"
-        f"RequiresMountsFor={' '.join(_quoted(str(place)) for place in places)}\n"
+        f"RequiresMountsFor={' '.join(map(_quoted, places))}\n"
         f"After=local-fs.target remote-fs.target\n\n"
         f"[Service]\nExecStart={started} {words}\nRestart=on-failure\nRestartSec={AGAIN_S}\n{settings}\n"
         f"[Install]\nWantedBy={'multi-user' if root else 'default'}.target\n"
     )
     return directory / f"stripewise-{name}-{pool.name}.service", text
+
+
+def _own_command() -> list[str]:
+    """This installation's: systemd takes an absolute path alone."""
+    found = shutil.which("stripewise")
+    return [os.path.abspath(found)] if found is not None else [sys.executable, "-m", "stripewise"]
 
 
 def _of_user() -> Path:
@@ -53,6 +63,11 @@ def _quoted(word: str) -> str:
     """A word of a setting; systemd reads quotes, and % names things of its own."""
     if "\n" in word:
         raise StripewiseError(f"{word!r} has a line feed, which no systemd unit can have: rename it")
+    if NOT_IN_A_UNIT.search(word):
+        raise StripewiseError(
+            f"{word!r} has a letter that commands a terminal, or is not UTF-8, "
+            "which no systemd unit can have: rename it"
+        )
     return '"' + word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%") + '"'
 
 
@@ -62,11 +77,20 @@ def _program(word: str) -> str:
 
 
 def install(file: Path, text: str) -> str:
-    """Writes a unit; the command that starts it. Raises `StripewiseError` where there is one already."""
+    """Writes a unit; the command that starts it.
+
+    Raises `StripewiseError` where there is one already, and where it cannot be written: then nothing of it stays.
+    """
     file.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with file.open("x", encoding="utf-8") as unit_file:
-            unit_file.write(text)
+        unit_file = file.open("x", encoding="utf-8")
     except FileExistsError as error:
         raise StripewiseError(f"{file} exists; remove it first") from error
+    try:
+        with unit_file:
+            unit_file.write(text)
+    except OSError as error:
+        with suppress(OSError):
+            file.unlink()
+        raise StripewiseError(f"{file} cannot be written: {error.strerror}; make room there, and call again") from error
     return f"systemctl {'' if file.is_relative_to('/etc') else '--user '}enable --now {file.name}"
