@@ -241,3 +241,70 @@ def test_an_address_has_a_host_or_is_of_this_machine_alone():
 def test_adapt_says_where_it_serves(pool):
     tried = pool.stripewise("adapt", pool.file, "--once", "--metrics", "127.0.0.1:0", check=False)
     assert "metrics for Prometheus at http://127.0.0.1:" in tried.stderr
+
+
+def test_clients_that_say_nothing_take_no_more_than_their_places(emulated):
+    """The process that serves moves data, too: what others hold open keeps it from no file."""
+    url, end = metrics.serve(emulated, "0")
+    port = int(url.split(":")[2].split("/")[0])
+    clients = []
+    try:
+        before = len(list(Path("/proc/self/fd").iterdir()))
+        for _ in range(3 * metrics.CLIENTS):
+            clients.append(socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S))
+        # Those that found no place are closed.
+        for client in clients[2 * metrics.CLIENTS :]:
+            assert client.recv(1) == b""
+        held = len(list(Path("/proc/self/fd").iterdir())) - before - len(clients)
+        assert held <= metrics.CLIENTS + 1
+        for client in clients:
+            client.close()
+        until_s = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                assert asked(url)["stripewise_server_up", "hdd.0"] == 1.0
+                break
+            except OSError:
+                assert time.monotonic() < until_s, "places that are free again are given"
+    finally:
+        end()
+
+
+@pytest.mark.parametrize("accept", ["application/openmetrics-text; version=x", "text/plain; version=\xff", ";;q="])
+def test_words_of_a_client_are_no_fault_of_the_server(emulated, accept, capfd):
+    url, end = metrics.serve(emulated, "0")
+    try:
+        request = urllib.request.Request(url, headers={"Accept": accept})
+        with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+            assert b"stripewise_server_up" in answer.read()
+    finally:
+        end()
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_decisions_that_may_not_be_read_leave_the_rest(emulated):
+    adapt.state_file(emulated).mkdir()
+    url, end = metrics.serve(emulated, "0")
+    try:
+        served = asked(url)
+        assert served["stripewise_server_up", "hdd.0"] == 1.0
+        assert not [name for name in served if name[0].startswith("stripewise_adapt")]
+    finally:
+        end()
+
+
+def test_a_gain_is_that_of_the_last_move(emulated):
+    gain = {"ratio": 1.5, "predicted_ratio": 2.0}
+    lines = [
+        {"time_s": 1.0, "verdict": "moved", "ratio": 2.0},
+        {"time_s": 2.0, "verdict": "kept", "measured": gain},
+        {"time_s": 3.0, "verdict": "moved", "ratio": 3.0},
+    ]
+    adapt.state_file(emulated).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    url, end = metrics.serve(emulated, "0")
+    try:
+        served = asked(url)
+        assert served["stripewise_adapt_gain_ratio", "predicted"] == 3.0
+        assert ("stripewise_adapt_gain_ratio", "measured") not in served, "it is that of another move"
+    finally:
+        end()

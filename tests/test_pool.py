@@ -7,7 +7,8 @@ import pytest
 
 from conftest import PATIENCE_S
 from stripewise import _native, devices
-from stripewise.api import pools
+from stripewise.api import adapt, heat, pools, reporting
+from stripewise.pool import Pool
 
 
 def without_room(shown):
@@ -196,3 +197,20 @@ def test_disks_are_told_apart_by_what_the_kernel_says(tmp_path, name, rotational
     assert devices._kind_of_device(disk) == kind
     assert devices._kind_of_device(partition) == kind
     assert devices._kind_of_device(stack) == kind
+
+
+def test_decisions_that_may_not_be_read_keep_the_pool_from_no_page(emulated, monkeypatch):
+    """As those of root's in a shared pool, of which only root reads the heat."""
+    emulated.file.write_text(emulated.file.read_text() + "\n[heat]\n")
+    adapt.state_file(Pool.load(emulated.file)).mkdir()
+    shown = emulated.stripewise("pool", "show", emulated.file)
+    assert "hdd.0" in shown.stdout and "not known when the pool is full" in shown.stderr
+    document = json.loads(emulated.stripewise("pool", "show", emulated.file, "--json").stdout)
+    assert document["full_in_s"] == {} and document["usage"]["hdd.0"]["error"] is None
+
+    def refused(*_):
+        raise _native.StripewiseError("permission denied")
+
+    monkeypatch.setattr(heat, "hottest", refused)
+    adapted = reporting._adapted(emulated.file)
+    assert adapted is not None and (adapted.heat, adapted.decisions) == ([], [])

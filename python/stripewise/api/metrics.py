@@ -6,12 +6,16 @@ import itertools
 import math
 import os
 import re
+import socket
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from threading import Lock
+from socketserver import ThreadingMixIn
+from threading import BoundedSemaphore, Lock, Thread
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -24,6 +28,10 @@ from stripewise.usage import Usage
 __all__ = ["address", "serve"]
 
 LOOPBACK = "127.0.0.1"
+CLIENTS = 16
+"""Connections at once: of more the last ones are closed. Each takes a descriptor and a thread of the mover."""
+CLIENT_S = 10.0
+"""For how long a connection may say nothing."""
 SHARE = 0.01
 """Of the time, at most, for looks at all datafiles, which say what the pool has on its servers."""
 
@@ -58,10 +66,12 @@ def serve(pool: Pool, at: str) -> tuple[str, Callable[[], None]]:
     registry = CollectorRegistry()
     registry.register(_PoolCollector(pool))
     try:
-        server, thread = start_http_server(port, host, registry)
+        server = _server(host, port, _app(registry))
     except OSError as error:
         reason = f"metrics cannot be served at {host}:{port}: {error.strerror or error}"
         raise StripewiseError(f"{reason}; name another address") from error
+    thread = Thread(target=server.serve_forever, daemon=True)
+    thread.start()
 
     def end() -> None:
         server.shutdown()
@@ -72,13 +82,78 @@ def serve(pool: Pool, at: str) -> tuple[str, Callable[[], None]]:
     return f"http://{shown}:{server.server_port}/metrics", end
 
 
+class _Handler(WSGIRequestHandler):
+    """A connection, which any user of the machine may have made."""
+
+    timeout = CLIENT_S
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Nothing: what others ask is not the log of the mover."""
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    """A thread for each connection, and no more of them than `CLIENTS`: none takes what the mover needs to open."""
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, *arguments: Any) -> None:  # noqa: ANN401
+        self._free = BoundedSemaphore(CLIENTS)
+        super().__init__(*arguments)
+
+    def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
+        """Where there is no room, the connection is closed."""
+        if not self._free.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self._free.release()
+            raise
+
+    def process_request_thread(self, *request: Any) -> None:  # noqa: ANN401
+        try:
+            super().process_request_thread(*request)
+        finally:
+            self._free.release()
+
+    def handle_error(self, *_: object) -> None:
+        """Nothing: a client that goes, or asks for nonsense, is no fault of this process."""
+
+
+def _app(registry: CollectorRegistry) -> Any:  # noqa: ANN401
+    """The library's, which fails where a client asks for a version of the format that is no number."""
+    made = make_wsgi_app(registry)
+
+    def app(environ: dict[str, Any], start_response: Any) -> Any:  # noqa: ANN401
+        try:
+            return made(environ, start_response)
+        except TypeError:
+            return made({key: value for key, value in environ.items() if key != "HTTP_ACCEPT"}, start_response)
+
+    return app
+
+
+def _server(host: str, port: int, app: Any) -> _Server:  # noqa: ANN401
+    """A server that listens. Raises `OSError` where it cannot."""
+    family, *_, at = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+
+    class Server(_Server):
+        address_family = family
+
+    server = Server(at[:2], _Handler)
+    server.set_app(app)
+    return server
+
+
 class _PoolCollector(Collector):
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._alone = Lock()
         self._used: dict[str, Usage] = {}
         self._due_s = 0.0
-        self._known: tuple[object, tuple[adapt.Totals, dict[str, float] | None]] | None = None
+        self._known: tuple[object, tuple[adapt.Totals, measured.Gain | None]] | None = None
 
     def describe(self) -> Iterable[Metric]:
         return ()  # So that nothing is asked of the pool before the first request.
@@ -117,7 +192,10 @@ class _PoolCollector(Collector):
         return metric
 
     def _decisions(self) -> Iterator[Metric]:
-        totals, gain = self._decided()
+        try:
+            totals, gain = self._decided()
+        except StripewiseError:
+            return  # This user may not read them, as those of root's in a shared pool.
         verdicts = CounterMetricFamily("stripewise_adapt_decisions", "Decisions of adapt.", labels=["verdict"])
         for verdict, count in totals.verdicts.items():
             verdicts.add_metric([verdict], count)
@@ -130,17 +208,18 @@ class _PoolCollector(Collector):
             "stripewise_adapt_gain_ratio", "How many times as fast the last move has made the servers.", labels=["how"]
         )
         if gain is not None:
-            ratio.add_metric(["measured"], gain["ratio"])
-            ratio.add_metric(["predicted"], gain["predicted_ratio"])
+            ratio.add_metric(["predicted"], gain.predicted_ratio)
+            if gain.ratio is not None:
+                ratio.add_metric(["measured"], gain.ratio)
         yield ratio
 
-    def _decided(self) -> tuple[adapt.Totals, dict[str, float] | None]:
+    def _decided(self) -> tuple[adapt.Totals, measured.Gain | None]:
         """What decisions have done, and what the last move has gained. They are read where there is another one."""
         with self._alone:
             stamp = adapt.kept(self._pool).stamp()
             if self._known is None or self._known[0] != stamp:
                 lines = adapt.kept(self._pool).lines()
-                self._known = stamp, (adapt.totals(lines), measured.last_gain(lines))
+                self._known = stamp, (adapt.totals(lines), measured.gain_of_last_move(lines))
             return self._known[1]
 
     def _space(self) -> Iterator[Metric]:

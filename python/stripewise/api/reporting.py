@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -92,5 +93,11 @@ def _adapted(servers: Path) -> Adapted | None:
     if _native.cluster_load(str(servers))["kind"] != "pool":
         return None
     pool = Pool.load(servers)
-    hot = [(of.path, of.cost_us, of.parts) for of in heat.hottest(pool, HOTTEST_FILES, HEAT_COLUMNS)]
-    return Adapted(hot, adapt.decisions(pool))
+    # What this user may not read is left out, as that of root's in a shared pool.
+    hot: list[heat.HotFile] = []
+    with suppress(StripewiseError):
+        hot = heat.hottest(pool, HOTTEST_FILES, HEAT_COLUMNS)
+    decisions: list[adapt.Decision] = []
+    with suppress(StripewiseError):
+        decisions = adapt.decisions(pool)
+    return Adapted([(of.path, of.cost_us, of.parts) for of in hot], decisions)
