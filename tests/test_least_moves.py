@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stripewise import _native, layouts
-from stripewise.api import least_moves
+from stripewise.api import adapt, least_moves
+from stripewise.pool import Pool
 
 MIB = 1 << 20
 HDD, WIDE, SSD, BOTH = ["hdd.0-3:64KiB"], ["hdd.0-3:1MiB"], ["ssd.0-1:32KiB"], ["hdd.0-3:64KiB", "ssd.0-1:32KiB"]
@@ -68,3 +69,31 @@ def test_its_text_is_a_layout_file(path):
     (file,) = _native.layout_parse(f'version = 1\npool = "p"\n{text}')["files"]
     assert layouts.exact_path(file["path"]) == path
     assert [(region["offset"], region["round"]) for region in file["regions"]] == [(0, HDD), (MIB, SSD)]
+
+
+def test_a_name_that_looks_like_a_pattern_is_that_of_one_file(emulated):
+    """A user of a shared pool may call a file so that it stands for all the others."""
+    names = ["*", "**", "q?x", "back\\slash", "aa", "qyx"]
+    make = "import sys; [open(f'{sys.argv[1]}/{name}', 'wb').write(bytes(300_000)) for name in sys.argv[2:]]"
+    emulated.stripewise(
+        "run", "--quiet", "--pool", emulated.file, "--", "python3", "-c", make, emulated.file.parent / "mount", *names
+    )
+    for name in names:
+        layout = emulated.file.parent / "one.layout"
+        layout.write_text('version = 1\npool = "emulated"\n' + least_moves.text_of(name, [(0, ["ssd.0:64KiB"])]))
+        found = _native.layout_forecast(str(layout), str(emulated.file))
+        assert [file["path"] for file in found["files"]] == [name]
+
+
+def test_adapting_moves_files_whose_names_look_like_patterns_and_no_others(hot):
+    stripewise, file = hot
+    rename = "import os, sys; os.chdir(sys.argv[1]); os.rename('f', '*'); open('cold', 'wb').write(bytes(900_000))"
+    stripewise("run", "--quiet", "--pool", file, "--", "python3", "-c", rename, file.parent / "mount")
+    pool = Pool.load(file)
+    heat = _native.pool_heat(str(file), ".")
+    heat["files"] = [of for of in heat["files"] if of["path"] == "*"]
+    before = _native.file_stat(str(file), "cold")["layout_hash"]
+    done = adapt.reconsider(pool, adapt.Limits(horizon_s=87_600 * 3600), heat=heat)
+    assert (done["verdict"], done["skipped"]) == ("moved", [])
+    assert _native.file_stat(str(file), "cold")["layout_hash"] == before
+    assert done["copied_bytes"] <= 8 << 20
