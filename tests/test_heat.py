@@ -89,6 +89,13 @@ def test_a_file_that_is_gone_or_shorter_has_no_heat_there(warm):
     assert warm.stripewise("fsck", warm.file).returncode == 0
 
 
+def test_a_path_at_which_nothing_is_is_an_error_and_a_link_shows_what_it_leads_to(warm):
+    warm.python(f"import os, sys; os.chdir(sys.argv[1]); open('f', 'wb').write(bytes({MIB})); os.symlink('f', 'link')")
+    absent = warm.stripewise("heat", "absent", "--pool", warm.file, check=False)
+    assert absent.returncode == 1 and "there is no 'absent'" in absent.stderr and not absent.stdout
+    assert [file["path"] for file in heat_of(warm, "link")["files"]] == ["f"]
+
+
 def test_a_restored_file_has_no_heat_of_before(warm):
     """It has its handle again, but is another inode: the pool is taken over, and its heat begins anew."""
     warm.python(f"import sys; open(f'{{sys.argv[1]}}/f', 'wb').write(bytes({4 * MIB}))")

@@ -42,8 +42,11 @@ def heat(
       stripewise heat /data/scratch/result.h5
       stripewise heat . --pool p/pool.toml
     """
-    place = placing.place_of(path, None if pool_file is None else Pool.load(pool_file))
+    place = placing.followed(placing.place_of(path, None if pool_file is None else Pool.load(pool_file)))
     found = heat_of.of(place)
+    if not found["files"]:
+        # Where nothing is, an error says so.
+        placing.stat(place)
     if as_json:
         console.document(found)
         return
