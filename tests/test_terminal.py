@@ -209,3 +209,15 @@ def test_a_line_of_a_result_goes_on_at_a_word_on_a_terminal_alone(monkeypatch):
 def test_a_word_of_the_command_line_that_is_not_utf_8_is_named(pool):
     refused = pool.stripewise("pool", "drain", pool.file, os.fsdecode(b"hdd.\xff"), check=False)
     assert (refused.returncode, "error: 'hdd.\\udcff' is not UTF-8; write it in UTF-8\n" in refused.stderr) == (1, True)
+
+
+def test_a_table_within_a_group_is_a_list_of_rows_where_it_has_no_room():
+    """As in `stripewise top`."""
+    written = io.StringIO()
+    narrow = console._Plain(file=written, width=30, force_terminal=True)
+    grid = console.table(["server", "requests", "time/request"], right=["requests", "time/request"])
+    grid.add_row("hdd.0", "1,234,567", "1.23 ms")
+    narrow.print(rich.console.Group("a title", grid))
+    lines = [line.split() for line in written.getvalue().splitlines()]
+    assert ["hdd.0"] in lines and len(lines) == 4
+    assert "1,234,567" in written.getvalue() and "1.23 ms" in written.getvalue()

@@ -171,6 +171,35 @@ def test_top_updates_what_it_shows_of_decisions(pool):
         running.communicate(timeout=PATIENCE_S)
 
 
+def test_top_shows_servers_that_come_and_no_longer_those_that_have_gone(pool, tmp_path):
+    command = [sys.executable, "-m", "stripewise", "top", "--pool", str(pool.file), "--interval", "0.1"]
+    running = subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)
+    )
+    until_s = time.monotonic() + PATIENCE_S
+
+    def lines():
+        for line in running.stdout:
+            assert time.monotonic() < until_s, "top does not show it"
+            yield line
+
+    try:
+        assert any("Ctrl-C ends" in line for line in lines())
+        (tmp_path / "more").mkdir()
+        pool.stripewise("pool", "add", pool.file, tmp_path / "more", "--tier", "hdd", "--no-fill")
+        assert any(line.startswith("hdd.3 ") for line in lines())
+        pool.stripewise("pool", "remove", pool.file, "hdd.3")
+        titles = 0
+        for line in lines():
+            titles = 0 if line.startswith("hdd.3 ") else titles + ("Ctrl-C ends" in line)
+            if titles == 3:
+                break
+        assert titles == 3
+    finally:
+        running.send_signal(signal.SIGINT)
+        running.communicate(timeout=PATIENCE_S)
+
+
 def section(decisions):
     """The section of the report of a pool with these decisions, as words."""
     facts = SimpleNamespace(adapted=Adapted([], decisions))

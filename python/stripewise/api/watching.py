@@ -43,7 +43,8 @@ class Watch:
 
     def __init__(self, pool: Pool) -> None:
         """Nothing is looked at before `look`."""
-        self._pool = pool
+        self.pool = pool
+        """That is looked at: its file may have changed since the last look."""
         self._hottest: list[HotFile] = []
         self._due_s = 0.0
         self._stamp: tuple[int, int, int] | None = None
@@ -54,14 +55,14 @@ class Watch:
         self._look_at_heat()
         self._look_at_decisions()
         last = self._decisions[-1] if self._decisions else None
-        return Seen(self._hottest, last, moving.now(self._pool), measured.gain_of_last_move(self._decisions))
+        return Seen(self._hottest, last, moving.now(self.pool), measured.gain_of_last_move(self._decisions))
 
     def _look_at_heat(self) -> None:
         began_s = time.monotonic()
         if began_s < self._due_s:
             return
         try:
-            self._hottest = heat.hottest(self._pool, MOST_FILES, PARTS)
+            self._hottest = heat.hottest(self.pool, MOST_FILES, PARTS)
         except StripewiseError:
             self._hottest = []
         now_s = time.monotonic()
@@ -70,8 +71,8 @@ class Watch:
     def _look_at_decisions(self) -> None:
         """Reads them all, where there is another one."""
         try:
-            stamp = adapt.kept(self._pool).stamp()
+            stamp = adapt.kept(self.pool).stamp()
             if stamp != self._stamp:
-                self._decisions, self._stamp = adapt.decisions(self._pool), stamp
+                self._decisions, self._stamp = adapt.decisions(self.pool), stamp
         except (OSError, StripewiseError):
             self._decisions, self._stamp = [], None

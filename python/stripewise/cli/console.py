@@ -13,7 +13,7 @@ from threading import Lock, current_thread, main_thread
 from typing import IO, Any, NoReturn, Protocol, TypeVar
 
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.measure import Measurement
 from rich.progress import (
     BarColumn,
@@ -83,11 +83,6 @@ class _Plain(Console):
     def render_str(self, text: str, **options: Any) -> Text:  # noqa: ANN401
         return super().render_str(plain(text), **options)
 
-    def print(self, *objects: Any, **options: Any) -> None:  # noqa: ANN401
-        """As of rich; a table that does not fit is printed as a list of its rows."""
-        fitting = (_fitting(thing, self) if isinstance(thing, Grid) else thing for thing in objects)
-        super().print(*fitting, **options)
-
 
 FOREVER = 1 << 16
 """Columns of no end, to measure what a cell would like to have."""
@@ -112,7 +107,7 @@ class _Path:
 
 
 class Grid(Table):
-    """A table in the house style: see `table`."""
+    """A table in the house style: see `table`. One that does not fit is printed as a list of its rows."""
 
     def __init__(self, paths: Iterable[str], title: str | None) -> None:
         """An empty one; names in the columns `paths` may lose their middle."""
@@ -129,6 +124,13 @@ class Grid(Table):
             for cell, is_path in zip(cells, of_paths, strict=False)
         ]
         super().add_row(*named, **options)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        fitting = _fitting(self, console)
+        if fitting is self:
+            yield from super().__rich_console__(console, options)
+        else:
+            yield fitting
 
 
 def _fitting(grid: Grid, console: Console) -> RenderableType:

@@ -77,6 +77,8 @@ def top(
         with Live(console=console.out, auto_refresh=False, transient=True) as live:
             while True:
                 time.sleep(min(interval_s, LONGEST_S))
+                pool, sources = _anew(pool, sources)
+                watch.pool = pool
                 now, now_s = activity.done(pool, sources), time.monotonic()
                 programs_now, passed_s = _orchestration(pool), now_s - began_s
                 rates.take(programs_now)
@@ -90,6 +92,15 @@ def top(
                 before, began_s, programs_before = now, now_s, programs_now
     except KeyboardInterrupt:
         return  # The way to end it.
+
+
+def _anew(pool: Pool, sources: list[Source]) -> tuple[Pool, list[Source]]:
+    """The pool as its file says it now, and where its figures are from: servers come and go meanwhile."""
+    try:
+        now = Pool.load(pool.file)
+    except StripewiseError:
+        return pool, sources  # It is just being written, or has gone: what is known stays.
+    return (pool, sources) if now == pool else (now, activity.sources(now))
 
 
 def _totals(pool: Pool, sources: list[Source], done: dict[str, Done]) -> Group:
