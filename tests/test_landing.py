@@ -545,7 +545,9 @@ def test_a_file_whose_name_is_no_text_leaves_the_tier_on_which_it_landed(landing
     program("import os, sys; open(os.fsencode(sys.argv[1]) + b'/bad\\xff', 'wb').write(bytes(range(256)) * 1000)")
     settled = stripewise("pool", "settle", file, "--urgent", check=False)
     assert settled.returncode == 0 and "moved 1 file" in settled.stdout, settled.stdout
-    program("import os, sys; assert open(os.fsencode(sys.argv[1]) + b'/bad\xff', 'rb').read() == bytes(range(256)) * 1000")
+    program(
+        "import os, sys; assert open(os.fsencode(sys.argv[1]) + b'/bad\\xff', 'rb').read() == bytes(range(256)) * 1000"
+    )
 
 
 def test_a_pool_where_no_file_lands_says_how(pool):

@@ -43,6 +43,9 @@ pub trait Observer: Send + Sync {
     /// A server has served a part of `request`. Called by the thread that carries the request out; must not wait.
     fn served(&self, file: FileId, request: &Request, served: &Served<'_>);
 
+    /// A program has set the size of a file. Called as [`Observer::served`] is.
+    fn cut(&self, _file: FileId, _size_bytes: u64) {}
+
     /// Whether requests that go past the mount meet the same observer in the preload, as
     /// [`Gate::is_in_the_preload_too`](crate::Gate::is_in_the_preload_too).
     fn is_in_the_preload_too(&self) -> bool {

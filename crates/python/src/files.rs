@@ -14,6 +14,8 @@ use stripewise_store::{Forecast, Pool, RulesKept, Store, Then};
 
 /// How often a progress callback is called at most.
 const PROGRESS_EVERY: Duration = Duration::from_millis(50);
+/// … or of so many bytes: so a rate is kept within a file.
+const PROGRESS_EVERY_BYTES: u64 = 1 << 20;
 
 /// The entries of the layout file `path`, read for `pool`.
 fn entries(path: &Path, pool: &Pool) -> PyResult<Vec<FileLayout>> {
@@ -149,8 +151,8 @@ pub(crate) struct Teller {
     gives_way: bool,
     /// Python has let the move rest.
     rests: bool,
-    /// When progress was last told, and of which file.
-    last: Option<(String, Instant)>,
+    /// Of which file progress was last told, when, and at how many bytes.
+    last: Option<(String, Instant, u64)>,
     /// What Python raised: that stops the store.
     stopped: Option<PyErr>,
 }
@@ -190,11 +192,15 @@ impl ApplyWatch for Teller {
     }
 
     fn progress(&mut self, path: &str, done_bytes: u64, total_bytes: u64) -> Then {
-        let told = |(of, last): &(String, Instant)| of == path && last.elapsed() < PROGRESS_EVERY;
+        let told = |(of, last, told_bytes): &(String, Instant, u64)| {
+            of == path
+                && last.elapsed() < PROGRESS_EVERY
+                && done_bytes.saturating_sub(*told_bytes) < PROGRESS_EVERY_BYTES
+        };
         if done_bytes < total_bytes && !self.rests && self.last.as_ref().is_some_and(told) {
             return Then::On;
         }
-        self.last = Some((path.to_owned(), Instant::now()));
+        self.last = Some((path.to_owned(), Instant::now(), done_bytes));
         let then = self.ask(|py, progress| {
             let said = progress.call1(py, (path, done_bytes, total_bytes))?;
             let rests = said.bind(py).eq("rest")?;

@@ -217,7 +217,9 @@ impl<'a> Requests<'a> {
             if is_cut {
                 self.inode.note_lost(error.errno());
             }
-        })
+        })?;
+        self.inode.store.plane().door().cut(FileId(self.inode.handle()), size_bytes);
+        Ok(())
     }
 
     /// `fallocate`: mode 0, `PUNCH_HOLE | KEEP_SIZE`, `ZERO_RANGE`, the first and the last also with `KEEP_SIZE`; where all

@@ -1,5 +1,6 @@
 //! System calls, errors, locks and shared pages: knows nothing above it.
 
+pub(crate) mod boot;
 pub(crate) mod budget;
 pub(crate) mod byte_lock;
 pub(crate) mod descriptors;

@@ -235,12 +235,20 @@ fn acts_as_root() -> bool {
 }
 
 /// Opens the file `path`. With [`OFlags::CREATE`] it is made where there is none, as by [`made_as_owner`]: three system calls more then.
+///
+/// # Errors
+/// Those of `open`; as root EMLINK for another name of a file that does not belong to the owner of the directory, who may have made it.
 pub(crate) fn open_or_make(path: &Path, flags: OFlags, mode: Mode) -> rustix::io::Result<OwnedFd> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match retry(|| rustix::fs::open(path, flags.difference(OFlags::CREATE), mode)) {
         Err(Errno::NOENT) if flags.contains(OFlags::CREATE) => {}
+        Ok(file) if rustix::process::geteuid().is_root() => {
+            let stat = rustix::fs::fstat(&file)?;
+            let is_strange = stat.st_nlink > 1 && rustix::fs::stat(parent)?.st_uid != stat.st_uid;
+            return if is_strange { Err(Errno::MLINK) } else { Ok(file) };
+        }
         opened => return opened,
     }
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let (directory, name) = (open_directory(parent)?, path.file_name().ok_or(Errno::ISDIR)?);
     made_as_owner(&directory, || rustix::fs::openat(&directory, name, flags, mode))
 }

@@ -84,6 +84,10 @@ impl Observer for HeatObserver {
         }
     }
 
+    fn cut(&self, file: FileId, size_bytes: u64) {
+        self.table.cut(file.0, size_bytes);
+    }
+
     fn wants_times(&self) -> bool {
         false
     }

@@ -18,6 +18,7 @@
 //! of the pages given up, once in an eighth of a period. An update that has just found a part which is given up meanwhile, or gets
 //! another unit, is lost, or heats the part that comes next there by that one request.
 
+use crate::os::boot::boot_id;
 use crate::os::error::{Error, Result};
 use crate::os::room::Room;
 use crate::os::shared_pages::{SharedPage, allocate};
@@ -30,9 +31,9 @@ use rustix::io::Errno;
 use rustix::mm::ProtFlags;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Name of the file in the namespace; with a dot and the machine's name behind it where several machines see the namespace.
 pub const HEAT_FILE: &str = "heat";
@@ -60,6 +61,9 @@ const MISSED: usize = 5;
 const UUID: usize = 6;
 /// When room may be made next, in seconds since the epoch.
 const NEXT_ROOM: usize = 9;
+/// The boot in which counters were halved or made last, and when they are halved next, in seconds since then.
+const BOOT: usize = 10;
+const NEXT_SINCE_BOOT: usize = 11;
 
 /// The owner of entries that were given up: no file has this handle.
 const GIVEN_UP: u64 = u64::MAX;
@@ -70,6 +74,11 @@ const PART_SHIFT: u32 = Unit::BITS + 1;
 const ROOM_MADE: usize = 4;
 /// Parts of a period after which room may be made again.
 const ROOM_PERIODS: u64 = 8;
+/// How long to wait for one that has the file alone, and from one look to the next.
+const PATIENCE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(10);
+/// Parts of a file without heat behind which no others are looked for when it is cut.
+const MOST_GAPS: u64 = 8;
 /// Which part of the bytes on the pool's disks heat may have, and the pages that it has in any case.
 const DATA_PART: u64 = 1000;
 const LEAST_PAGES: u64 = 256;
@@ -136,6 +145,34 @@ fn unit_of(place: u64) -> Option<Unit> {
     (place & IS_PART != 0).then(|| Unit::of_bits(place))
 }
 
+/// Takes the shared lock of the file at `path`.
+///
+/// # Errors
+/// A process keeps it for itself for longer than [`PATIENCE`].
+fn share_lock(file: impl AsFd, path: &Path) -> Result<()> {
+    let began = Instant::now();
+    loop {
+        match retry(|| rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared)) {
+            Err(Errno::WOULDBLOCK) if began.elapsed() < PATIENCE => std::thread::sleep(PAUSE),
+            Err(Errno::WOULDBLOCK) => {
+                return Err(Error::Invalid(format!(
+                    "a process keeps {} locked for itself (`lslocks` names it): end it, and try again",
+                    path.display()
+                )));
+            }
+            done => return done.map_err(Error::io("lock", path)),
+        }
+    }
+}
+
+/// Which boot of the machine this is, as far as the kernel tells, and seconds since then, whatever the clock says.
+fn boot() -> (u64, u64) {
+    static BOOT: OnceLock<u64> = OnceLock::new();
+    let number = || boot_id().map_or(0, |[_, low]| low | 1);
+    let since = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    (*BOOT.get_or_init(number), since.tv_sec as u64)
+}
+
 fn now_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
@@ -166,7 +203,7 @@ impl HeatTable {
         };
         if !alone {
             // One that has it alone makes it whole first.
-            retry(|| rustix::fs::flock(&file, FlockOperation::LockShared)).map_err(Error::io("lock", path))?;
+            share_lock(&file, path)?;
         }
         let mut table = Self::map(Arc::new(file), config, disks).map_err(Error::io("map", path))?;
         if table.fits(uuid, config) {
@@ -178,11 +215,12 @@ impl HeatTable {
             table = table.anew(uuid, config).map_err(Error::io("map", path))?;
         } else {
             return Err(Error::Invalid(format!(
-                "{} is in use with other blocks than [heat] of the pool file says: end the other mounts of the pool first",
+                "{} is in use with other blocks than [heat] of the pool file says, or was damaged meanwhile: end the other mounts of the pool \
+                 first",
                 path.display()
             )));
         }
-        retry(|| rustix::fs::flock(&table.file, FlockOperation::LockShared)).map_err(Error::io("lock", path))?;
+        share_lock(&table.file, path)?;
         Ok(table)
     }
 
@@ -231,7 +269,9 @@ impl HeatTable {
         let [high, low] = uuid_words(uuid);
         let period_s = config.period_s.max(1);
         let words = [(BLOCK, config.block_bytes), (PERIOD, period_s), (NEXT_HALVING, now_s() + period_s)];
-        for (word, value) in words.into_iter().chain([(UUID, high), (UUID + 1, low), (0, MAGIC)]) {
+        let (boot, since_s) = boot();
+        let words = words.into_iter().chain([(BOOT, boot), (NEXT_SINCE_BOOT, since_s + period_s)]);
+        for (word, value) in words.chain([(UUID, high), (UUID + 1, low), (0, MAGIC)]) {
             table.header[word].store(value, Ordering::Release);
         }
         table.bound();
@@ -280,9 +320,22 @@ impl HeatTable {
         }
     }
 
-    /// The counters of a part, up to block `last` of it at least; made where there are none and there is room.
+    /// The file ends at byte `size_bytes` now: what was behind it has no heat, whatever comes there. O(parts behind it).
+    pub(crate) fn cut(&self, file: u64, size_bytes: u64) {
+        let first = size_bytes.div_ceil(1 << self.block_shift);
+        let (mut part, mut gaps, mut from) = (first / PART, 0, (first % PART) as usize);
+        while gaps < MOST_GAPS {
+            let found = self.find(file, part).and_then(|(_, place)| self.units.counters(unit_of(place)?));
+            gaps = if found.is_some() { 0 } else { gaps + 1 };
+            let behind = found.and_then(|counters| counters.get(from..)).into_iter().flatten();
+            behind.for_each(|counter| counter.store(0, Ordering::Relaxed));
+            (part, from) = (part + 1, 0);
+        }
+    }
+
+    /// The place of a part that has counters, and where it stands. O(probes).
     #[inline]
-    fn counters(&self, file: u64, part: u64, last: u64) -> Option<&[AtomicU32]> {
+    fn find(&self, file: u64, part: u64) -> Option<(&AtomicU64, u64)> {
         let first = first_entry(file, part);
         for probe in 0..PROBES {
             let [owner, of] = &self.directory[(first + probe) % ENTRIES];
@@ -290,17 +343,27 @@ impl HeatTable {
                 found if found == file => {
                     let place = of.load(Ordering::Acquire);
                     // 0: a process is just taking the entry or giving it up, or was killed over it.
-                    if place >> PART_SHIFT == part
-                        && let Some(unit) = unit_of(place)
-                    {
-                        return if last < unit.len() { self.units.counters(unit) } else { self.grow(of, place, last) };
+                    if place >> PART_SHIFT == part && place & IS_PART != 0 {
+                        return Some((of, place));
                     }
                 }
-                0 => break,
+                0 => return None,
                 _ => {}
             }
         }
-        self.take(first, file, part, last)
+        None
+    }
+
+    /// The counters of a part, up to block `last` of it at least; made where there are none and there is room.
+    #[inline]
+    fn counters(&self, file: u64, part: u64, last: u64) -> Option<&[AtomicU32]> {
+        match self.find(file, part) {
+            Some((of, place)) => {
+                let unit = unit_of(place)?;
+                if last < unit.len() { self.units.counters(unit) } else { self.grow(of, place, last) }
+            }
+            None => self.take(first_entry(file, part), file, part, last),
+        }
     }
 
     /// A unit whose counters are 0, for a part of a file up to its block `last`.
@@ -416,23 +479,34 @@ impl HeatTable {
         true
     }
 
+    /// How many periods have gone by, if it is time to halve all counters: of one process alone. Within a boot of the machine a clock that
+    /// is set says nothing; from one boot to the next the clock is all there is.
+    fn periods_due(&self) -> Option<u64> {
+        let period_s = self.header[PERIOD].load(Ordering::Relaxed).max(1);
+        let (now, (boot, since_s)) = (now_s(), boot());
+        let is_this_boot = boot != 0 && self.header[BOOT].load(Ordering::Acquire) == boot;
+        let (word, now_there) = if is_this_boot { (NEXT_SINCE_BOOT, since_s) } else { (NEXT_HALVING, now) };
+        let next = self.header[word].load(Ordering::Acquire);
+        // A clock that was ahead, or a period that was longer, puts off no halving for longer than a period.
+        let latest = now_there + period_s;
+        let periods = now_there.checked_sub(next).map_or(0, |over_s| over_s / period_s + 1);
+        let after = if next > latest { latest } else { next + periods * period_s };
+        if after == next && is_this_boot {
+            return None;
+        }
+        let is_own = self.header[word].compare_exchange(next, after, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        if is_own {
+            let left_s = after - now_there;
+            self.header[NEXT_HALVING].store(now + left_s, Ordering::Release);
+            self.header[NEXT_SINCE_BOOT].store(since_s + left_s, Ordering::Release);
+            self.header[BOOT].store(boot, Ordering::Release);
+        }
+        (is_own && periods > 0).then_some(periods)
+    }
+
     /// Halves all counters once for each period that has gone by, if it is time. One process does it.
     pub(crate) fn halve_if_due(&self) {
-        let (next, now) = (self.header[NEXT_HALVING].load(Ordering::Acquire), now_s());
-        let period_s = self.header[PERIOD].load(Ordering::Relaxed).max(1);
-        // A clock that was ahead, or a period that was longer, puts off no halving for longer than a period.
-        let latest = now + period_s;
-        if next > latest {
-            let _ = self.header[NEXT_HALVING].compare_exchange(next, latest, Ordering::AcqRel, Ordering::Relaxed);
-        }
-        if now < next {
-            return;
-        }
-        let periods = (now - next) / period_s + 1;
-        let after = next + periods * period_s;
-        if self.header[NEXT_HALVING].compare_exchange(next, after, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-            return;
-        }
+        let Some(periods) = self.periods_due() else { return };
         let halves = periods.min(31);
         for Taken { index, place, counters, .. } in self.taken() {
             let mut left = 0;
@@ -582,11 +656,106 @@ mod tests {
         assert_eq!(open(directory.path()).parts(), expected);
     }
 
+    /// Has the counters be due for halving since `over_s` seconds.
+    fn be_due(table: &HeatTable, over_s: u64) {
+        let (number, since_s) = boot();
+        // The boot may have been less long ago.
+        let (word, now) = if since_s > over_s { (NEXT_SINCE_BOOT, since_s) } else { (NEXT_HALVING, now_s()) };
+        table.header[BOOT].store(if since_s > over_s { number } else { 0 }, Ordering::Relaxed);
+        table.header[word].store(now - over_s, Ordering::Relaxed);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_halves_nothing_and_puts_nothing_off() {
+        let directory = tempfile::tempdir().unwrap();
+        let table = open(directory.path());
+        table.add(1, (0, 1), 1000);
+        // As it would be where the clock was set by years, to and fro.
+        for next in [now_s() - 800_000_000, now_s() + 800_000_000] {
+            table.header[NEXT_HALVING].store(next, Ordering::Relaxed);
+            table.halve_if_due();
+            assert_eq!(table.parts(), [part(1, 0, &[1000])]);
+        }
+        be_due(&table, 0);
+        table.halve_if_due();
+        assert_eq!(table.parts(), [part(1, 0, &[500])]);
+        assert!(table.header[NEXT_HALVING].load(Ordering::Relaxed).abs_diff(now_s() + CONFIG.period_s) <= 1);
+        // Behind another boot the clock tells.
+        table.header[BOOT].store(2, Ordering::Relaxed);
+        table.header[NEXT_HALVING].store(now_s() - 1500, Ordering::Relaxed);
+        table.halve_if_due();
+        assert_eq!(table.parts(), [part(1, 0, &[125])]);
+        assert_eq!(table.header[BOOT].load(Ordering::Relaxed), boot().0);
+    }
+
+    #[test]
+    fn what_is_cut_off_has_no_heat_when_it_comes_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let table = open(directory.path());
+        let blocks = [0, 3, 4, 1023, 1024, 5 * 1024 + 7];
+        for file in [1, 2] {
+            blocks.iter().for_each(|block| table.add(file, (block << 12, (block + 1) << 12), 9));
+        }
+        table.cut(1, (3 << 12) + 1);
+        let parts: Vec<HeatPart> = table.parts().into_iter().filter(|part| part.file == 1).collect();
+        assert_eq!(parts, [part(1, 0, &[9, 0, 0, 9])]);
+        table.cut(1, 0);
+        let parts = table.parts();
+        assert!(parts.iter().all(|part| part.file == 2) && parts.len() == 3, "{parts:?}");
+    }
+
+    #[test]
+    fn a_disk_that_was_full_costs_no_room() {
+        let directory = tempfile::tempdir().unwrap();
+        let table = open(directory.path());
+        // The lowest bit of the time is what the next look compares.
+        for _ in 0..2 {
+            let now = now_s();
+            table.units.refuse_until(now + 1);
+            (1..1000).for_each(|file| table.add(file, (0, 1), 1));
+        }
+        table.units.refuse_until(0);
+        (1..1000).for_each(|file| table.add(file, (0, 1), 1));
+        assert_eq!(table.parts().len(), 999);
+    }
+
+    /// As root: the owner of a pool gives a file of root's another name where heat is kept.
+    #[test]
+    fn another_name_of_a_file_of_another_user_is_not_written() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let (directory, other) = (tempfile::tempdir().unwrap(), tempfile::NamedTempFile::new().unwrap());
+        std::fs::write(other.path(), "of root").unwrap();
+        let name = directory.path().join(HEAT_FILE);
+        std::fs::copy(other.path(), &name).unwrap();
+        std::os::unix::fs::chown(directory.path(), Some(65534), None).unwrap();
+        drop(open(directory.path()));
+        std::fs::remove_file(&name).unwrap();
+        if std::fs::hard_link(other.path(), &name).is_err() {
+            return;
+        }
+        let error = HeatTable::open(directory.path(), UUID_TEXT, CONFIG, vec![]).unwrap_err().to_string();
+        assert!(error.contains("Too many links"), "{error}");
+        assert_eq!(std::fs::read_to_string(other.path()).unwrap(), "of root");
+    }
+
+    #[test]
+    fn one_that_keeps_the_file_locked_is_not_waited_for_without_end() {
+        let directory = tempfile::tempdir().unwrap();
+        drop(open(directory.path()));
+        let held = std::fs::File::open(directory.path().join(HEAT_FILE)).unwrap();
+        rustix::fs::flock(&held, FlockOperation::LockExclusive).unwrap();
+        let error = HeatTable::open(directory.path(), UUID_TEXT, CONFIG, vec![]).unwrap_err().to_string();
+        assert!(error.contains("heat locked for itself"), "{error}");
+    }
+
     #[test]
     fn a_clock_that_was_ahead_and_a_period_that_gets_shorter_put_off_no_halving() {
         let directory = tempfile::tempdir().unwrap();
         let table = open(directory.path());
         let next = || table.header[NEXT_HALVING].load(Ordering::Relaxed);
+        table.header[BOOT].store(2, Ordering::Relaxed);
         table.header[NEXT_HALVING].store(now_s() + 315_360_000, Ordering::Relaxed);
         table.halve_if_due();
         assert!(next() <= now_s() + CONFIG.period_s, "{}", next());
@@ -605,7 +774,7 @@ mod tests {
         assert_eq!(table.parts(), [part(1, 0, &[u32::MAX, 9])]);
         table.halve_if_due();
         assert_eq!(table.parts(), [part(1, 0, &[u32::MAX, 9])], "it is not time");
-        table.header[NEXT_HALVING].store(now_s() - 1500, Ordering::Relaxed);
+        be_due(&table, 1500);
         table.halve_if_due();
         assert_eq!(table.parts(), [part(1, 0, &[u32::MAX >> 2, 2])], "two periods have gone by");
     }
@@ -768,7 +937,7 @@ mod tests {
         fill(&table, 1..101, 5);
         fill(&table, FULL + 1..FULL + 11, 3);
         assert_eq!(table.missed(), 10);
-        table.header[NEXT_HALVING].store(now_s() - 1500, Ordering::Relaxed);
+        be_due(&table, 1500);
         table.halve_if_due();
         assert_eq!(
             (table.parts().len(), table.missed()),
@@ -784,11 +953,11 @@ mod tests {
                 && parts[100..].iter().all(|part| part.costs_us == [9])
         );
         // What was a page of one part is one of many small ones, and the other way round.
-        table.header[NEXT_HALVING].store(now_s() - 5000, Ordering::Relaxed);
+        be_due(&table, 5000);
         table.halve_if_due();
         (1..FULL * 50).for_each(|file| table.add(file, (0, 1), 5));
         assert_eq!((table.parts().len() as u64, table.missed()), (FULL * 50 - 1, 0));
-        table.header[NEXT_HALVING].store(now_s() - 5000, Ordering::Relaxed);
+        be_due(&table, 5000);
         table.halve_if_due();
         fill(&table, 1..FULL + 1, 3);
         assert_eq!((table.parts().len() as u64, table.missed()), (FULL, 0));
@@ -826,7 +995,7 @@ mod tests {
         assert_eq!(tables[1].parts().iter().filter(|part| part.costs_us == [1_000_000]).count(), 100);
         // None is lost: when all have cooled, all pages can be taken.
         for table in &tables {
-            table.header[NEXT_HALVING].store(now_s() - 100_000, Ordering::Relaxed);
+            be_due(&table, 100_000);
             table.halve_if_due();
         }
         let missed = tables[0].missed();

@@ -14,6 +14,7 @@ use rustix::fd::{AsFd as _, OwnedFd};
 use rustix::mm::ProtFlags;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Counters of a page.
 pub(crate) const PAGE: u64 = 1024;
@@ -108,7 +109,9 @@ pub(crate) struct HeatUnits {
     /// Where they begin in the file.
     offset: u64,
     words: SharedPage<Words>,
-    segments: [OnceLock<Option<SharedPage<Segment>>>; SEGMENTS],
+    segments: [OnceLock<SharedPage<Segment>>; SEGMENTS],
+    /// Until when no segment is tried to map, in seconds since the epoch: a disk was full.
+    not_before_s: AtomicU64,
 }
 
 impl HeatUnits {
@@ -119,7 +122,13 @@ impl HeatUnits {
     pub(crate) fn map(file: Arc<OwnedFd>, offset: u64) -> rustix::io::Result<Self> {
         allocate(file.as_fd(), offset + WORDS_BYTES)?;
         let words = SharedPage::map(file.as_fd(), offset, ProtFlags::READ | ProtFlags::WRITE)?;
-        Ok(Self { file, offset, words, segments: [const { OnceLock::new() }; SEGMENTS] })
+        Ok(Self {
+            file,
+            offset,
+            words,
+            segments: [const { OnceLock::new() }; SEGMENTS],
+            not_before_s: AtomicU64::new(0),
+        })
     }
 
     fn word(&self, page: u64) -> &AtomicU64 {
@@ -213,15 +222,33 @@ impl HeatUnits {
     pub(crate) fn counters(&self, unit: Unit) -> Option<&[AtomicU32]> {
         let page = unit.page() as usize;
         let segment = self.segments.get(page / PAGES_OF_SEGMENT)?;
-        let mapped = segment.get_or_init(|| self.map_segment((page / PAGES_OF_SEGMENT) as u64).ok());
-        Some(&mapped.as_ref()?[page % PAGES_OF_SEGMENT][unit.range()?])
+        let mapped = segment.get().or_else(|| self.map_segment(page / PAGES_OF_SEGMENT))?;
+        Some(&mapped[page % PAGES_OF_SEGMENT][unit.range()?])
     }
 
+    /// Has no segment be mapped before that second, as after a failure.
+    #[cfg(test)]
+    pub(crate) fn refuse_until(&self, second: u64) {
+        self.not_before_s.store(second, Ordering::Relaxed);
+    }
+
+    /// Where that fails it is not tried again within a second.
     #[cold]
-    fn map_segment(&self, segment: u64) -> rustix::io::Result<SharedPage<Segment>> {
-        let offset = self.offset + WORDS_BYTES + segment * SEGMENT_BYTES;
-        allocate(self.file.as_fd(), offset + SEGMENT_BYTES)?;
-        SharedPage::map(self.file.as_fd(), offset, ProtFlags::READ | ProtFlags::WRITE)
+    fn map_segment(&self, number: usize) -> Option<&SharedPage<Segment>> {
+        let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        if self.not_before_s.load(Ordering::Relaxed) == now_s + 1 {
+            return None;
+        }
+        let offset = self.offset + WORDS_BYTES + number as u64 * SEGMENT_BYTES;
+        let mapped = allocate(self.file.as_fd(), offset + SEGMENT_BYTES)
+            .and_then(|()| SharedPage::map(self.file.as_fd(), offset, ProtFlags::READ | ProtFlags::WRITE));
+        match mapped {
+            Ok(mapped) => Some(self.segments[number].get_or_init(|| mapped)),
+            Err(_) => {
+                self.not_before_s.store(now_s + 1, Ordering::Relaxed);
+                None
+            }
+        }
     }
 }
 

@@ -427,7 +427,7 @@ fn extend_and_map_disk(file: BorrowedFd<'_>) -> Result<SharedPage<DiskPage>, Emu
 
 /// Makes a new, foreign or stale page usable; leaves one of this boot alone. Whether it was of this boot.
 fn set_up(page: &Page) -> bool {
-    let boot_id = boot_id();
+    let boot_id = crate::os::boot::boot_id();
     let stamped = [page.boot_id[0].load(Relaxed), page.boot_id[1].load(Relaxed)];
     let is_of_boot = page.magic.load(Relaxed) == MAGIC && boot_id.is_none_or(|id| id == stamped);
     if page.magic.load(Relaxed) != MAGIC || !is_of_boot {
@@ -453,22 +453,4 @@ fn set_up(page: &Page) -> bool {
     }
     page.magic.store(MAGIC, Relaxed);
     is_of_boot
-}
-
-/// The kernel's identifier of this boot, from which `CLOCK_MONOTONIC` counts; `None` without `/proc`.
-fn boot_id() -> Option<[u64; 2]> {
-    let file = rustix::fs::openat(
-        CWD,
-        "/proc/sys/kernel/random/boot_id",
-        OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW,
-        Mode::empty(),
-    )
-    .ok()?;
-    let mut text = [0_u8; 64];
-    let length = rustix::io::read(&file, &mut text).ok()?;
-    let mut id = 0_u128;
-    for digit in text[..length].iter().filter_map(|&byte| char::from(byte).to_digit(16)) {
-        id = id << 4 | u128::from(digit);
-    }
-    Some([(id >> 64) as u64, id as u64])
 }
