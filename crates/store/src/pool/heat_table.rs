@@ -995,7 +995,7 @@ mod tests {
         assert_eq!(tables[1].parts().iter().filter(|part| part.costs_us == [1_000_000]).count(), 100);
         // None is lost: when all have cooled, all pages can be taken.
         for table in &tables {
-            be_due(&table, 100_000);
+            be_due(table, 100_000);
             table.halve_if_due();
         }
         let missed = tables[0].missed();
