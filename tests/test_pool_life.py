@@ -329,6 +329,19 @@ def test_a_directory_of_the_pool_s_mount_is_no_server_wherever_it_is_bound(mount
     assert len(Pool.load(mounted.file).servers) == 4
 
 
+def test_a_directory_on_the_mount_of_another_pool_is_no_server(mounted, tmp_path):
+    (mounted.mount / "sub").mkdir()
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    made = ["pool", "init", "--hdd", disk, "--name", "other", "--output", tmp_path / "other.toml"]
+    refused = mounted.stripewise(*made, "--hdd", mounted.mount / "sub", check=False)
+    assert refused.returncode == 1 and "lies on a mount of pool" in " ".join(refused.stderr.split()), refused.stderr
+    mounted.stripewise(*made)
+    refused = mounted.stripewise("pool", "add", tmp_path / "other.toml", mounted.mount / "sub", check=False)
+    assert refused.returncode == 1 and "lies on a mount of pool" in " ".join(refused.stderr.split()), refused.stderr
+    assert len(Pool.load(tmp_path / "other.toml").servers) == 1
+
+
 def test_no_name_of_a_file_makes_a_line_of_its_own(capsys):
     path = "a\nhdd.1 is removed"
     staying = {"path": path, "why": f"cannot move {path}", "bytes": 0, "stretches": [], "left_out": 0}

@@ -17,6 +17,7 @@ from types import SimpleNamespace
 from conftest import READ_HOT
 from stripewise.api import adapt as adapting
 from stripewise.api import moving, pacing
+from stripewise.cli import adapted as cli_adapted
 from stripewise.pool import Pool
 from stripewise.report.facts import Adapted
 from stripewise.report.sections import adapted
@@ -120,6 +121,7 @@ def test_what_is_told_of_a_move_is_checked_and_ends_with_the_one_that_tells(pool
     teller = moving.Teller(loaded, lambda *_: "rest", lambda: clock[0])
     assert teller("a", 0, 100) == "rest"
     assert moving.now(loaded) == moving.Move("a", 0, 50, 0.0)
+    assert cli_adapted._move(moving.Move("", 0, 0, 0.0)) == [], "between two files nothing moves"
     assert moving.now(loaded).left_s is None
     clock[0] += moving.TELL_S / 2
     teller("a", 10, 100)

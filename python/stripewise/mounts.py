@@ -116,6 +116,17 @@ def holding(descriptor: int) -> Mount | None:
     return next((mount for mount in table() if mount.id == number), None)
 
 
+def above(directory: Path) -> Mount | None:
+    """The mount of a pool on which a directory is, or the nearest one above it that is there; `None`: it is on none."""
+    there = next(place for place in (directory.absolute(), *directory.absolute().parents) if place.is_dir())
+    descriptor = os.open(there, os.O_PATH)
+    try:
+        found = holding(descriptor)
+    finally:
+        os.close(descriptor)
+    return found if found is not None and found.fs_type == OURS else None
+
+
 def _parsed(line: str) -> Mount:
     """A line is `id parent major:minor root mountpoint options [tags…] - type source super-options`."""
     before, _, after = line.partition(" - ")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from stripewise import _native, devices, mounts
 from stripewise._native import StripewiseError
-from stripewise.api import adapt, swaps
+from stripewise.api import adapt, pools, swaps
 from stripewise.api.pacing import Pace, Pacer, Progress
 from stripewise.pool import Pool
 
@@ -73,7 +73,8 @@ def _check_apart(pool: Pool, disk: Path, found: Path) -> None:
     """Refuses a directory that lies inside a directory of the pool itself, or around one, whatever links lead there.
 
     What a mount would write to a server inside itself waits for that mount for good. A mount is known by its device,
-    too: another mount of the pool, or a bind mount, has another path.
+    too: another mount of the pool, or a bind mount, has another path. That of another pool is refused as well: two
+    pools could each have a server on the other one's.
     """
     device = disk.stat().st_dev
     for name, own in (("the namespace", pool.namespace), ("the mount", pool.mount)):
@@ -83,6 +84,7 @@ def _check_apart(pool: Pool, disk: Path, found: Path) -> None:
     for mount in mounts.of_pool(pool.file):
         if mount.point.stat().st_dev == device:
             raise _not_apart(found, "the mount", mount.point)
+    pools.check_on_a_disk(disk)
 
 
 def _not_apart(found: Path, name: str, own: Path) -> StripewiseError:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stripewise import _native, devices, usage
+from stripewise import _native, devices, mounts, usage
 from stripewise._native import StripewiseError
 from stripewise.pool import OpProfile, Pool, Server, Tier, file_of
 from stripewise.usage import Usage
@@ -77,6 +77,15 @@ def real_tiers(directories: Mapping[str, Iterable[Path]], pool: str) -> list[New
     return tiers
 
 
+def check_on_a_disk(directory: Path) -> None:
+    """Raises `StripewiseError` for a directory on the mount of a pool: what waits for that could wait for itself."""
+    found = mounts.above(directory)
+    if found is not None:
+        raise StripewiseError(
+            f"{directory} lies on a mount of pool '{found.source}' ({found.point}): name a directory on a disk"
+        )
+
+
 def make(
     file: Path,
     name: str,
@@ -92,7 +101,7 @@ def make(
     Names and small files go to `namespace`, beside the first server of the last tier if left out. Times of emulated
     servers are multiplied by `dilation`. A `shared` pool is for several users; only root can make it.
 
-    Raises `StripewiseError` for a directory inside the mount, whatever links lead there.
+    Raises `StripewiseError` for a directory inside the mount, whatever links lead there, or on that of another pool.
     """
     if file.exists():
         raise StripewiseError(f"{file} exists; remove it or choose another with --output")
@@ -104,6 +113,7 @@ def make(
             raise StripewiseError(
                 f"{directory} lies inside the mount ({mount}), if only by a link: name a directory of its own"
             )
+        check_on_a_disk(directory)
     file.parent.mkdir(parents=True, exist_ok=True)
     described: list[_native.NewTier] = [
         {

@@ -86,6 +86,9 @@ def _promoted(decision: Decision) -> list[str]:
 
 
 def _move(move: Move) -> list[str]:
+    """What moves; nothing between two files, as where a drain waits for a writer."""
+    if not move.path:
+        return []
     done = f"{about_bytes(move.copied_bytes)} of {about_bytes(move.all_bytes)}"
     rate, left_s = move.bytes_per_s, move.left_s
     pace = "" if rate is None or left_s is None else f", {mib_per_s(rate)} MiB/s, {seconds(left_s)} left"
