@@ -87,7 +87,7 @@ def with_a_file_beside_an_ssd(directory, layout, ssds=1):
     first = base / "first.layout"
     first.write_text(layout)
     layouts.apply(first, base / "pool.toml")
-    make = "import sys; open(sys.argv[1] + '/f', 'xb').truncate(64 << 20)"
+    make = "import sys; open(sys.argv[1] + '/f', 'xb').write(b'x' * (64 << 20))"
     stripewise("run", "--quiet", "--pool", base / "pool.toml", "--", "python3", "-c", make, base / "mount")
     return Pool.load(base / "pool.toml")
 

@@ -99,7 +99,7 @@ def test_what_stays_is_in_no_number_of_a_promotion(pool, tmp_path, monkeypatch):
     layout = tmp_path / "second.layout"
     layout.write_text(FIRST.replace('"f"', '"g"'))
     layouts.apply(layout, pool.file)
-    make = "import sys; open(sys.argv[1] + '/g', 'xb').truncate(64 << 20)"
+    make = "import sys; open(sys.argv[1] + '/g', 'xb').write(b'x' * (64 << 20))"
     Stripewise(tmp_path)("run", "--quiet", "--pool", pool.file, "--", "python3", "-c", make, pool.mount)
     promoter = promotion.Promoter(pool, 1.0, adapt.move_s_per_byte(pool), Pace(urgent=True))
     apply, kept, planned = layouts.apply, {"f", "g"}, []

@@ -74,7 +74,7 @@ def test_the_command_installs_a_unit_that_runs_it_with_its_options(adapted, conf
     assert f"wrote {unit}" in done.stdout and f"systemctl --user enable --now {unit.name}" in done.stderr
     found = lines(unit)
     command = found["Service"]["ExecStart"]
-    assert command.startswith('"/') and f'"adapt" "{pool.file}" ' in command
+    assert command.startswith("/") and f'"adapt" "{pool.file}" ' in command
     for option, value in zip(OPTIONS[:-3:2], OPTIONS[1:-3:2], strict=True):
         assert f'"{option}" "{value}"' in command
     assert '"--urgent"' in command and '"--json"' in command

@@ -14,7 +14,7 @@ use stripewise_store::{Forecast, Pool, RulesKept, Store, Then};
 
 /// How often a progress callback is called at most.
 const PROGRESS_EVERY: Duration = Duration::from_millis(50);
-/// … or of so many bytes: so a rate is kept within a file.
+/// … and at least once for as many bytes: a rate is kept within a file.
 const PROGRESS_EVERY_BYTES: u64 = 1 << 20;
 
 /// The entries of the layout file `path`, read for `pool`.
