@@ -146,6 +146,51 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    /// Holes and bytes come and go between moves, each of which may be stopped when it has copied something.
+    #[test]
+    fn moves_leave_every_byte(
+        first in layouts(),
+        then in proptest::collection::vec((changes(), layouts(), any::<bool>()), 1..5),
+    ) {
+        let pool = TestPool::new(3);
+        let store = pool.open();
+        let (_own, inode) = file_with(&store, &first);
+        for (changes, layout, stops) in then {
+            changes.iter().for_each(|change| apply(&inode, change));
+            let before = common::content(&inode);
+            let moved = inode.move_to(&layout, "file", &mut |done, _| done == 0 || !stops);
+            prop_assert!(stops || moved.is_ok(), "{:?}", moved.err());
+            prop_assert!(common::content(&inode) == before);
+        }
+    }
+}
+
+/// Holes that are large stay, those among thousands of small ones may be filled, and all bytes are there.
+#[test]
+fn a_file_with_large_and_small_holes_moves_with_its_bytes() {
+    const LARGE: u64 = 40 << 20;
+    let pool = TestPool::new(2);
+    let store = pool.open();
+    let (_own, inode) = file_with(&store, &layout(&[(0, &[(0, 65_536), (1, 12_288)])]));
+    inode.register_writer().unwrap();
+    inode.truncate(5 * LARGE + 77).unwrap();
+    let small = (0..400_u64).map(|number| LARGE + number * 9000 + number % 7 * 40_000);
+    let marks: Vec<u64> = small.chain([0, 3 * LARGE - 5, 4 * LARGE + 300_000, 5 * LARGE + 67]).collect();
+    marks.iter().for_each(|&at| common::write_all(&inode, &pattern(10, at), at));
+    inode.release_writer().unwrap();
+    let before = common::content(&inode);
+    inode
+        .move_to(&layout(&[(0, &[(1, 20_480), (0, 4096)]), (LARGE + 12_345, &[(0, 65_536)])]), "file", &mut |_, _| true)
+        .unwrap();
+    assert!(common::content(&inode) == before);
+    assert_eq!(inode.seek_data(1 << 20).unwrap(), LARGE / 4096 * 4096);
+    let taken: u64 = inode.allocated().unwrap().iter().map(|(_, bytes)| bytes).sum();
+    assert!(taken < LARGE / 4, "{taken} bytes");
+}
+
 /// A program that knows files by blocks (qemu-img asserts it) finds no end of data within one, but at the file's end.
 #[test]
 fn data_ends_with_a_block_or_with_the_file() {
@@ -395,4 +440,36 @@ fn a_large_file_says_by_its_handle_whether_it_has_holes() {
     assert_eq!(inode.attributes().unwrap().blocks, (LARGE as u64 + 3).div_ceil(512));
     inode.truncate(1 << 30).unwrap();
     assert!(sparse());
+}
+
+/// A move into the inode that was stopped has left bytes there, which are no byte of the file: a hole that comes meanwhile is one in the
+/// inode, too, when the file moves there at last.
+#[test]
+fn a_hole_that_moves_to_the_inode_covers_what_a_stopped_move_left_there() {
+    let pool = TestPool::new(2);
+    let store = pool.open();
+    let (_own, inode) = file_with(&store, &layout(&[(0, &[(0, 4096), (1, 4096)])]));
+    let mut bytes = pattern(100_000, 5);
+    common::write(&inode, &bytes, 0);
+    let with_head = layout(&[(0, &[(0, 4096), (1, 4096)])]).with_head_in_inode(65_536).unwrap();
+    inode.move_to(&with_head, "file", &mut |done, _| done == 0).unwrap_err();
+    apply(&inode, &Change::Punch { at: 0, len: 16_384 });
+    bytes[..16_384].fill(0);
+    assert!(common::content(&inode) == bytes);
+    inode.move_to(&with_head, "file", &mut |_, _| true).unwrap();
+    assert!(common::content(&inode) == bytes);
+}
+
+/// Space that was reserved is a hole when the file has moved, and its blocks are counted as of any file with holes.
+#[test]
+fn a_file_with_reserved_space_takes_what_it_holds_when_it_has_moved() {
+    let pool = TestPool::new(2);
+    let store = pool.open();
+    let (_own, inode) = file_with(&store, &layout(&[(0, &[(0, 65_536)])]));
+    apply(&inode, &Change::Reserve { at: 0, len: 20 << 20 });
+    assert!(inode.attributes().unwrap().blocks >= (20 << 20) / 512);
+    inode.move_to(&layout(&[(0, &[(1, 65_536)])]), "file", &mut |_, _| true).unwrap();
+    let taken: u64 = inode.allocated().unwrap().iter().map(|(_, bytes)| bytes).sum();
+    let blocks = inode.attributes().unwrap().blocks;
+    assert!(taken < 1 << 20 && blocks < 2048, "{taken} bytes taken, {blocks} blocks told");
 }

@@ -8,6 +8,7 @@
 
 use crate::file::inode::Inode;
 use crate::file::lengths::Lengths;
+use crate::file::moving::bytes_of;
 use crate::file::placed_file::PlacedFile;
 use crate::format::placement::Datafiles;
 use crate::os::error::Result;
@@ -30,8 +31,8 @@ const NOWHERE: u64 = u64::MAX;
 const BLOCK_BYTES: u64 = 4096;
 /// A hole that is smaller is copied with what is around it.
 const NEAR_BYTES: u64 = 256 << 10;
-/// Stretches that a mover of a file looks for.
-const MOST_STRETCHES: usize = 1 << 16;
+/// The same of a large file: one that is smaller than that part of all bytes that are copied.
+const NEAR_PART: u64 = 1 << 13;
 /// How many holes that are no whole block, as narrow stripes make them, a search passes before it takes the rest for
 /// data.
 const MOST_PARTIAL_HOLES: u32 = 1 << 14;
@@ -122,21 +123,37 @@ impl PlacedFile {
         None
     }
 
-    /// The stretches of `parts` that are not all hole, for one who copies them: a few that are near each other are one. O(extents), and
-    /// no more than [`MOST_STRETCHES`] of them.
-    pub(crate) fn without_holes(&self, parts: &[(u64, u64)], lengths: Option<&Lengths>) -> Vec<(u64, u64)> {
+    /// The stretches of `parts` that are not all hole, for one who copies them, as writers wait. Small holes are taken for data, and of
+    /// those parts for which it `keeps` the holes all. O(extents), with twice [`NEAR_PART`] looks for the next one at most.
+    pub(crate) fn without_holes(
+        &self,
+        parts: &[(u64, u64)],
+        keeps: impl Fn(u64) -> bool,
+        lengths: Option<&Lengths>,
+    ) -> Vec<(u64, u64)> {
+        let near_bytes = NEAR_BYTES.max(bytes_of(parts) / NEAR_PART);
         let mut found: Vec<(u64, u64)> = Vec::new();
         for &(from, to) in parts {
+            if keeps(from) {
+                found.push((from, to));
+                continue;
+            }
             let (mut at, first) = (from, found.len());
             while at < to {
                 let Some(data) = self.data_block(at, to, lengths) else { break };
-                let end =
-                    if found.len() < MOST_STRETCHES { self.hole_block(data, to, lengths).unwrap_or(to) } else { to };
-                match found[first..].last_mut() {
-                    Some(last) if data - last.1 < NEAR_BYTES => last.1 = end,
-                    _ => found.push((data, end)),
-                }
-                at = end;
+                let hole_behind = |from| if from < to { self.hole_block(from, to, lengths) } else { None };
+                at = match found[first..].last_mut() {
+                    Some(last) if data - last.1 < near_bytes => {
+                        // Where there are small holes there may be thousands more of them.
+                        last.1 = hole_behind(data.saturating_add(near_bytes)).unwrap_or(to);
+                        last.1
+                    }
+                    _ => {
+                        let end = hole_behind(data).unwrap_or(to);
+                        found.push((data, end));
+                        end
+                    }
+                };
             }
         }
         found

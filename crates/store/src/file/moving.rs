@@ -8,6 +8,7 @@ use crate::file::placed_file::PlacedFile;
 use crate::file::placements::{self, Placements};
 use crate::file::rights::{create_datafile, remove_datafile};
 use crate::file::steps::Steps;
+use crate::file::writers::COUNTED_BYTES;
 use crate::format::handle::{Handle, Optimisations};
 use crate::format::parser;
 use crate::format::placement::{Datafile, Placement};
@@ -16,7 +17,7 @@ use crate::os::error::{Error, Result};
 use crate::os::sys::{retry, times_of};
 use rustix::fs::{Advice, Timestamps};
 use rustix::io::Errno;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 use stripewise_control::{Sender, Way};
@@ -92,6 +93,8 @@ pub(crate) struct Move<'a> {
     copied: blake3::Hasher,
     buffer: Vec<u8>,
     has_switched: bool,
+    /// Whether the copy has holes, where the file may have had none.
+    leaves_out: Cell<bool>,
 }
 
 impl<'a> Move<'a> {
@@ -105,10 +108,14 @@ impl<'a> Move<'a> {
     ) -> Result<Self> {
         let old = inode.file()?;
         let mut moving = Self::start(inode, handle, layout, size_bytes, old, Some(lock))?;
-        // What is a hole, and has no writer, is one in the copy, too.
+        // What is a hole, and has no writer, is one in the copy, too. But a move that was killed may have left bytes in the inode.
         if moving.old.whole_inode().is_none() {
-            moving.pass = moving.old.without_holes(&moving.pass, inode.recorded_lengths()?.as_ref());
-            moving.total_bytes = bytes_of(&moving.pass) * 2;
+            let is_in_inode = |at| has_bytes_in_inode(&moving.copy, at, 1);
+            let lengths = inode.recorded_lengths()?;
+            moving.pass = moving.old.without_holes(&moving.pass, is_in_inode, lengths.as_ref());
+            let left_bytes = bytes_of(&moving.pass) * 2;
+            moving.leaves_out.set(left_bytes < moving.total_bytes);
+            moving.total_bytes = left_bytes;
         }
         Ok(moving)
     }
@@ -160,6 +167,7 @@ impl<'a> Move<'a> {
             copied: blake3::Hasher::new(),
             buffer: Vec::new(),
             has_switched: false,
+            leaves_out: Cell::new(false),
             plan,
         })
     }
@@ -353,6 +361,8 @@ impl<'a> Move<'a> {
             generations: placement.generations,
             present: placement.present,
             truncating_to: Some(truncating_to),
+            // What was reserved is a hole now.
+            sparse: self.handle.sparse || self.leaves_out.get() && self.size_bytes >= COUNTED_BYTES,
             ..self.handle.clone()
         };
         self.inode.record_move(&self.old, &self.copy, self.size_bytes)?;
@@ -439,6 +449,7 @@ impl<'a> Move<'a> {
         while from < chunk.len() {
             let mut to = (from + BLOCK).min(chunk.len());
             if zeros(from, to) {
+                self.leaves_out.set(true);
                 from = to;
                 continue;
             }
