@@ -341,6 +341,25 @@ fn a_large_file_leaves_a_server_step_by_step() {
     assert_eq!(findings(&pool), []);
 }
 
+/// A replacement that is stopped where all of a file's first round has moved, and another one has not, goes on.
+#[test]
+fn a_large_file_of_several_rounds_goes_on_to_the_replacement() {
+    const STEP: u64 = 256 << 20;
+    let pool = TestPool::new(2);
+    let store = pool.open();
+    store.set_rule(&Pattern::new("*").unwrap(), &layout(&[(0, &[(0, 65_536)]), (STEP, &[(0, 131_072)])])).unwrap();
+    let (_fd, inode) = create(&store, "large");
+    write(&inode, &pattern(10, 1), 3 * STEP);
+    let (file, root) = (&pool.pool.file, pool.directory.path().join("new"));
+    let (name, done) = replace(file, "disk.0", &root, false, &mut StopsAtRegions(&pool, 3)).unwrap();
+    assert!(name == "disk.2" && done.stopped);
+    assert_eq!(servers_of(&now(&pool), "large"), [0, 2]);
+    let (name, done) = replace(file, "disk.0", &root, false, &mut On).unwrap();
+    assert!(name == "disk.2" && done.is_done());
+    assert_eq!(servers_of(&now(&pool), "large"), [2]);
+    assert_eq!(findings(&pool), []);
+}
+
 /// Stops at the call with that number.
 struct StopsAt(usize);
 
@@ -421,7 +440,12 @@ fn a_replacement_whose_disk_is_too_small_is_not_added() {
     let disk = pool.directory.path().join("small");
     std::fs::create_dir(&disk).unwrap();
     mount_tmpfs(&disk, "size=128k");
-    put(&pool.open(), "f", &layout(&[(0, &[(0, 4096)])]), &pattern(300_000, 1));
+    put(&pool.open(), "f", &layout(&[(0, &[(0, 4096)]), (300_000, &[(1, 4096)])]), &pattern(300_000, 1));
+    // Its holes are elsewhere.
+    let inode = now(&pool).lookup(Path::new("f")).unwrap().unwrap();
+    inode.register_writer().unwrap();
+    inode.truncate(10_000_000).unwrap();
+    inode.release_writer().unwrap();
     let before = std::fs::read_to_string(&pool.pool.file).unwrap();
     let error = replace(&pool.pool.file, "disk.0", &disk.join(".test"), false, &mut On).unwrap_err().to_string();
     assert!(error.contains("f does not fit") && error.contains("128.0 KiB"), "{error}");

@@ -22,7 +22,7 @@ use crate::os::error::{Error, Result};
 use crate::os::sync::guard;
 use crate::pool::space::Forecast;
 use rustix::io::Errno;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 use stripewise_layout::{Layout, ServerId};
@@ -230,18 +230,29 @@ impl Inode {
                 freed.push((datafile.server, bytes));
             }
         }
-        let density = (allocated_bytes as f64 / size_bytes as f64).min(1.0);
-        let mut copied = Vec::new();
-        for &(from, to) in &plan.copy {
+        // Of a file with holes what the move would copy: the stretches without large ones.
+        let copy = if allocated_bytes < size_bytes { self.stretches_to_copy(&plan, layout)? } else { plan.copy };
+        let mut copied: BTreeMap<ServerId, u64> = BTreeMap::new();
+        for &(from, to) in &copy {
             let region = &layout.regions()[layout.region_at(from)];
-            copied.extend(region.stripes().iter().enumerate().map(|(slot, stripe)| {
+            for (slot, stripe) in region.stripes().iter().enumerate() {
                 let bytes = region.bytes_before(slot, to) - region.bytes_before(slot, from);
-                (stripe.server, (bytes as f64 * density).ceil() as u64)
-            }));
+                *copied.entry(stripe.server).or_default() += bytes;
+            }
         }
-        let moved_bytes: u64 = plan.copy.iter().map(|(from, to)| to - from).sum();
-        let moved_bytes = (moved_bytes as f64 * density).ceil() as u64;
+        let copied = copied.into_iter().filter(|(_, bytes)| *bytes > 0).collect();
+        let moved_bytes = copy.iter().map(|(from, to)| to - from).sum();
         Ok(ChangeOfSpace { copied, freed, moved_bytes, unreadable: gone })
+    }
+
+    /// What a move of a file without writers copies.
+    fn stretches_to_copy(&self, plan: &MovePlan, layout: &Layout) -> Result<Vec<(u64, u64)>> {
+        let file = self.file()?;
+        let lengths = self.recorded_lengths()?;
+        let is_in_inode = |at| layout.locate(at).server == ServerId::META;
+        // The datafiles' descriptors have one offset each, which an append of this process may be using.
+        let _alone = guard(&self.appending);
+        Ok(file.without_holes(&plan.copy, is_in_inode, lengths.as_ref()))
     }
 
     /// Why the first datafile that is not there cannot be had; `None`: all are. A move syncs those that stay, too.

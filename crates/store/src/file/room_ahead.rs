@@ -14,7 +14,7 @@ pub(crate) struct ChangeOfSpace {
     pub(crate) copied: Vec<(ServerId, u64)>,
     /// Given back afterwards.
     pub(crate) freed: Vec<(ServerId, u64)>,
-    /// Bytes of the file that are copied: of one with holes about as many as it takes.
+    /// Bytes of the file that are copied, without its large holes.
     pub(crate) moved_bytes: u64,
     /// Why the move cannot come to its end: a datafile is not there, or its server is not.
     pub(crate) unreadable: Option<Error>,
