@@ -24,7 +24,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use stripewise_layout::{Layout, Region, ServerId, Stripe};
+use stripewise_layout::{Layout, Region, ServerId};
 
 /// How long a mount may go on making files by the pool file as it was: it looks again each second.
 const KNOWN_TO_ALL: Duration = Duration::from_millis(1250);
@@ -208,18 +208,12 @@ fn check_begun(store: &Arc<Store>, leaving: &Server, new: ServerId, root: &Path)
     Ok(())
 }
 
-/// Whether the regions of a layout that name `new` are those of steps: the rest of the file has the same round with `old` in its place.
+/// Whether the regions of a layout that name `new` may be those of steps, which go from the beginning of a file on: all of them stand
+/// before the first one that names `old`.
 fn is_begun(layout: &Layout, old: ServerId, new: ServerId) -> bool {
     let has = |region: &Region, server| region.stripes().iter().any(|stripe| stripe.server == server);
-    let before = |region: &Region| -> Vec<Stripe> {
-        let back = |stripe: &Stripe| if stripe.server == new { Stripe { server: old, ..*stripe } } else { *stripe };
-        region.stripes().iter().map(back).collect()
-    };
-    let is_step = |region: &Region| {
-        let was = before(region);
-        !has(region, old) && layout.regions().iter().any(|other| has(other, old) && other.stripes() == was)
-    };
-    layout.regions().iter().filter(|region| has(region, new)).all(is_step)
+    let mut behind = layout.regions().iter().skip_while(|region| !has(region, old));
+    !behind.any(|region| has(region, new))
 }
 
 /// Where a server stands in the pool file: its tier, and its number there.
