@@ -45,8 +45,8 @@ def pool_drain(
     named; the same command moves them later. A file that cannot be read, or that no other server takes, stays too, and
     is named with its ranges of bytes: the others move. While the servers are busy for programs it takes a tenth of the
     time. Stopped or killed, it goes on when it is called again; until then new files leave the server out, unless
-    --cancel takes the drain back. A file that landed goes to its place. Each file is copied whole: one that was being
-    copied when the command was stopped is copied anew.
+    --cancel takes the drain back. A file that landed goes to its place. A file of more than 256 MiB moves in steps:
+    only the step that was being copied when the command was stopped is copied anew.
 
     \b
     Examples:
