@@ -11,6 +11,8 @@ use stripewise_layout::{Layout, LayoutError, MAX_OFFSET, Region, Stripe};
 const STEP_BYTES: u64 = 256 << 20;
 /// Steps of one file: each may leave one of the cuts that its handle holds.
 const MOST_STEPS: u64 = 16;
+/// Datafiles that steps leave of one file at most: of more their lengths are not recorded, by which those that were cut short are told.
+const MOST_DATAFILES: u64 = 64;
 /// Steps begin and end at multiples of that.
 const ALIGNED_BYTES: u64 = 1 << 20;
 
@@ -39,7 +41,9 @@ fn ends(before: &Layout, after: &Layout, size_bytes: u64) -> Vec<u64> {
     let changed: Vec<(u64, u64)> =
         cuts.windows(2).map(|pair| (pair[0], pair[1])).filter(|&(from, _)| moves(from)).collect();
     let in_all: u64 = changed.iter().map(|(from, to)| to - from).sum();
-    let step_bytes = in_all.div_ceil(MOST_STEPS).max(STEP_BYTES);
+    let widest = after.regions().iter().map(|region| region.stripes().len() as u64).max().unwrap_or(1);
+    let most_steps = (MOST_DATAFILES / widest).clamp(1, MOST_STEPS);
+    let step_bytes = in_all.div_ceil(most_steps).max(STEP_BYTES);
     let (mut found, mut left) = (Vec::new(), step_bytes);
     for (from, to) in changed {
         let mut at = from;
@@ -135,6 +139,8 @@ mod tests {
         assert_eq!(ends(&one, &one, 600 * MIB), []);
         let terabyte = ends(&one, &other, MIB * MIB);
         assert_eq!((terabyte.len(), terabyte[0]), (15, MIB * MIB / 16));
+        let wide = |first| Layout::striped((first..first + 9).map(ServerId), 65_536).unwrap();
+        assert_eq!(ends(&wide(0), &wide(1), MIB * MIB).len() + 1, 64 / 9);
         let (before, after) = (layout(&[(0, 1), (10, 3), (10_000, 1)]), layout(&[(0, 2), (10, 3), (10_000, 2)]));
         assert_eq!(ends(&before, &after, 10_500 * MIB), [10_246 * MIB]);
     }
