@@ -48,14 +48,13 @@ fn ends(before: &Layout, after: &Layout, size_bytes: u64) -> Vec<u64> {
     for (from, to) in changed {
         let mut at = from;
         while to - at >= left {
-            at = (at + left).next_multiple_of(ALIGNED_BYTES);
+            at = (at + left).next_multiple_of(ALIGNED_BYTES).min(to);
             left = step_bytes;
-            if at >= to {
-                break;
+            if at < size_bytes {
+                found.push(at);
             }
-            found.push(at);
         }
-        left = left.saturating_sub(to.saturating_sub(at)).max(ALIGNED_BYTES);
+        left = left.saturating_sub(to - at).max(ALIGNED_BYTES);
     }
     found
 }
@@ -143,6 +142,8 @@ mod tests {
         assert_eq!(ends(&wide(0), &wide(1), MIB * MIB).len() + 1, 64 / 9);
         let (before, after) = (layout(&[(0, 1), (10, 3), (10_000, 1)]), layout(&[(0, 2), (10, 3), (10_000, 2)]));
         assert_eq!(ends(&before, &after, 10_500 * MIB), [10_246 * MIB]);
+        let before = layout(&[(0, 1), (256, 2), (1000, 1)]);
+        assert_eq!(ends(&before, &other, 1400 * MIB), [256 * MIB, 1256 * MIB], "a region ends with a step");
     }
 
     proptest! {
