@@ -13,10 +13,10 @@ STEP_S = 0.03
 class Machine:
     """A clock, a server that others keep busy for a part of the time, and a mover that asks its pacer."""
 
-    def __init__(self, share=0.0, **pace):
+    def __init__(self, share=0.0, of_all=False, **pace):
         self.now_s, self.own_s, self.others_s, self.share = 100.0, 0.0, 0.0, share
         self.goes_on = True
-        self.pacer = Pacer(Pace(**pace), self.busy_s, lambda *_: self.goes_on, lambda: self.now_s)
+        self.pacer = Pacer(Pace(**pace), self.busy_s, lambda *_: self.goes_on, lambda: self.now_s, of_all=of_all)
 
     def busy_s(self):
         return {"hdd.0": self.own_s + self.others_s, "hdd.1": 0.0}
@@ -92,6 +92,19 @@ def test_a_rate_is_kept_over_moves_that_are_done_before_they_are_asked(pool):
     assert Pacer.of(loaded, pace, None)("f", 200 * CHUNK, 200 * CHUNK) == "rest"
     assert Pacer.of(loaded, pace, None)("g", 1, 2) == "rest"
     assert Pacer.of(loaded, Pace(urgent=True), None)("h", 1, 2) is True
+
+
+def test_a_rate_is_kept_where_the_bytes_of_all_files_are_counted_together():
+    """As by a drain: what was done of the files before is no part of the next file."""
+    machine = Machine(rate_bytes_per_s=2 * CHUNK, urgent=True, of_all=True)
+    began_s = machine.now_s
+    for number in range(1, 121):
+        machine.passes(STEP_S)
+        # Each third file cannot move, and is not counted.
+        for done in (number * CHUNK, (number - (number % 3 == 0)) * CHUNK):
+            while machine.pacer(f"f{number}", done, 120 * CHUNK) == "rest":
+                machine.passes(0.01)
+    assert 60 / 2 - 2 < machine.now_s - began_s < 4 / 3 * 60 / 2 + 2
 
 
 def test_a_move_that_rests_can_be_stopped():

@@ -13,7 +13,7 @@ import pytest
 from conftest import BIN, PATIENCE_S
 from stripewise import _native
 from stripewise.api import pool_life
-from stripewise.api.pacing import Pace
+from stripewise.api.pacing import Pace, Pacer
 from stripewise.cli import console, draining
 from stripewise.pool import Pool
 
@@ -422,3 +422,32 @@ def test_what_cannot_be_done_changes_nothing(pool, arguments, said):
     assert done.returncode == 1
     assert said in " ".join(done.stderr.split())
     assert pool.file.read_text() == before
+
+
+class Timed(Pacer):
+    """Time passes by its rests alone."""
+
+    now_s = 0.0
+
+    def __init__(self, pace, busy_s, progress, **options):
+        super().__init__(pace, busy_s, progress, lambda: Timed.now_s, **options)
+
+    def __call__(self, path, done, total):
+        then = super().__call__(path, done, total)
+        Timed.now_s += 0.1 if then == "rest" else 0.0
+        return then
+
+
+@pytest.mark.parametrize("work", ["drain", "replace"])
+def test_a_rate_is_kept_over_many_files(mounted, monkeypatch, work):
+    for number in range(20):
+        (mounted.mount / f"f{number}").write_bytes(bytes([number]) * 400_000)
+    monkeypatch.setattr(pool_life, "Pacer", Timed)
+    pool, pace = Pool.load(mounted.file), Pace(rate_bytes_per_s=1_000_000, urgent=True)
+    began_s = Timed.now_s
+    if work == "drain":
+        done = pool_life.drain(pool, "hdd.0", pace=pace)
+    else:
+        _, done = pool_life.replace(pool, "hdd.0", disk(mounted, "new"), pace=pace)
+    assert done["moved_files"] == 20
+    assert 1 < done["copied_bytes"] / 1e6 - 1 < Timed.now_s - began_s < 1.5 * done["copied_bytes"] / 1e6 + 1

@@ -14,6 +14,8 @@ import termios
 import time
 from types import SimpleNamespace
 
+import pytest
+
 from conftest import READ_HOT
 from stripewise.api import adapt as adapting
 from stripewise.api import moving, pacing
@@ -144,6 +146,21 @@ def test_what_is_told_of_a_move_is_checked_and_ends_with_the_one_that_tells(pool
     del teller
     place.write_text(json.dumps({"path": "b", "done": 1, "total": 2, "took_s": 1.0}))
     assert moving.now(loaded) is None, "who told has ended"
+
+
+def test_the_rate_of_a_move_of_all_files_is_that_since_it_began(pool):
+    """A drain counts the bytes of all its files together."""
+    loaded = Pool.load(pool.file)
+    clock = [10.0]
+    teller = moving.Teller(loaded, lambda *_: True, lambda: clock[0], of_all=True)
+    teller("a", 0, 4000)
+    clock[0] += 10
+    teller("a", 1000, 4000)
+    clock[0] += moving.TELL_S / 2
+    teller("b", 2000, 4000)
+    move = moving.now(loaded)
+    assert (move.path, move.copied_bytes, move.all_bytes) == ("b", 1000, 2000)
+    assert move.bytes_per_s == pytest.approx(1000 / (10 + moving.TELL_S / 2))
 
 
 def test_a_move_that_cannot_be_told_of_goes_on(pool):

@@ -35,14 +35,14 @@ MOST_BYTES = 1 << 16
 
 @dataclass(frozen=True)
 class Move:
-    """A file that is moved now."""
+    """A file that is moved now. A drain, a replacement and a rebalancing count the bytes of all their files."""
 
     path: str
     copied_bytes: float
     """Each byte is copied and read back: both count half."""
     all_bytes: float
     took_s: float
-    """Since the move of this file began."""
+    """Since the move of what is counted began."""
     planned: tuple[int, int] | None = None
     """What is copied of all that is to move, this file's included, and how much that is, in bytes; if that is known."""
 
@@ -76,9 +76,11 @@ class Planned(Protocol):
 class Teller:
     """Tells of moves, one after the other, as the callback that the mover asks before it goes on."""
 
-    def __init__(self, pool: Pool, progress: Progress, clock: Callable[[], float] = time.monotonic) -> None:
-        """`progress` says whether the move goes on."""
-        self._file, self._progress, self._clock = _file(pool), progress, clock
+    def __init__(
+        self, pool: Pool, progress: Progress, clock: Callable[[], float] = time.monotonic, *, of_all: bool = False
+    ) -> None:
+        """`progress` says whether the move goes on. With `of_all` bytes are those of all files that move together."""
+        self._file, self._progress, self._clock, self._of_all = _file(pool), progress, clock, of_all
         self._path: str | None = None
         self._done = 0
         self._began_s = self._due_s = 0.0
@@ -87,8 +89,10 @@ class Teller:
     def __call__(self, path: str, done: int, total: int) -> Then:
         """What the progress says. A clock is read, and five times a second a line written."""
         now_s = self._clock()
+        if self._path is None or not (self._of_all or (path == self._path and done >= self._done)):
+            self._began_s = now_s
         if path != self._path or done < self._done:
-            self._path, self._began_s, self._due_s = path, now_s, now_s
+            self._path, self._due_s = path, now_s
         self._done = done
         if now_s >= self._due_s:
             self._due_s = now_s + TELL_S

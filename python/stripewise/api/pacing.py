@@ -64,19 +64,27 @@ class Pacer:
         progress: Progress,
         clock: Callable[[], float] = time.monotonic,
         due: Due | None = None,
+        *,
+        of_all: bool = False,
     ) -> None:
-        """`busy_s` gives for each server how long it has been busy so far; `due` is of the moves before, if any."""
+        """`busy_s` gives for each server how long it has been busy so far; `due` is of the moves before, if any.
+
+        With `of_all` the mover counts the bytes of all its files together, and not those of each file.
+        """
         self._pace, self._busy_s, self._progress, self._clock = pace, busy_s, progress, clock
         self._moving_since_s = clock() - LOOK_S
         self._is_loaded = False
         self._rest: tuple[float, float, dict[str, float]] | None = None
-        self._path, self._done = "", 0
+        self._path, self._done, self._of_all = "", 0, of_all
         self._due = Due() if due is None else due
         self._due.at_s = max(self._due.at_s, clock())
 
     @classmethod
-    def of(cls, pool: Pool, pace: Pace, progress: Progress | None) -> Pacer:
-        """On the servers of a pool, and told to `top`. Servers that the kernel does not count for are idle."""
+    def of(cls, pool: Pool, pace: Pace, progress: Progress | None, *, of_all: bool = False) -> Pacer:
+        """On the servers of a pool, and told to `top`. Servers that the kernel does not count for are idle.
+
+        With `of_all` for a mover that counts the bytes of all its files together.
+        """
         sources = activity.sources(pool)
 
         def busy_s() -> dict[str, float]:
@@ -85,8 +93,8 @@ class Pacer:
             except StripewiseError:
                 return {}  # A server has gone: the mover says so itself.
 
-        teller = moving.Teller(pool, progress or (lambda *_: True))
-        return cls(pace, busy_s, teller, due=_dues.setdefault(pool.file, Due()))
+        teller = moving.Teller(pool, progress or (lambda *_: True), of_all=of_all)
+        return cls(pace, busy_s, teller, due=_dues.setdefault(pool.file, Due()), of_all=of_all)
 
     def __call__(self, path: str, done: int, total: int) -> Then:
         """Whether the move goes on, rests, or stops as the progress says."""
@@ -126,8 +134,12 @@ class Pacer:
 
     def _for_rate_s(self, now_s: float, path: str, done: int) -> float:
         rate = self._pace.rate_bytes_per_s
-        # What was done of another file before does not count for this one.
-        more = done - self._done if path == self._path and done >= self._done else done
+        if self._of_all:
+            # A file that could not move counts no more.
+            more = max(done - self._done, 0)
+        else:
+            # What was done of another file before does not count for this one.
+            more = done - self._done if path == self._path and done >= self._done else done
         self._path, self._done = path, done
         if rate is None:
             return 0.0

@@ -158,9 +158,14 @@ def fill(pool: Pool, servers: list[str], *, pace: Pace = Pace(), progress: Progr
             heat = None
         if heat is not None and hot:
             decision = adapt.reconsider(pool, adapt.Limits(), heat=heat, pace=pace, progress=progress)
-    paced = Pacer.of(pool, pace, progress)
+    paced = _paced(pool, pace, progress)
     evened = _native.pool_rebalance(str(pool.file), takers=servers, keep=hot, dry_run=False, progress=paced)
     return Filled(decision, evened)
+
+
+def _paced(pool: Pool, pace: Pace, progress: Progress | None) -> Pacer:
+    """For what counts the bytes of all its files together."""
+    return Pacer.of(pool, pace, progress, of_all=True)
 
 
 def _is_calibrated(pool: Pool) -> bool:
@@ -182,7 +187,7 @@ def drain(
     Files that a program keeps in their place stay, unless it should `wait` for them. Stopped, the same call goes on
     with it. Raises `StripewiseError` where not all fit; then nothing was changed.
     """
-    paced = Pacer.of(pool, pace, progress)
+    paced = _paced(pool, pace, progress)
     return _native.pool_drain(str(pool.file), server, to=to, wait=wait, dry_run=dry_run, progress=paced)
 
 
@@ -201,7 +206,7 @@ def remove(
 
     Raises `StripewiseError` where the server has bytes, or with `lost` is there.
     """
-    return _native.pool_remove(str(pool.file), server, lost, Pacer.of(pool, pace, progress))
+    return _native.pool_remove(str(pool.file), server, lost, _paced(pool, pace, progress))
 
 
 def replace(
@@ -223,7 +228,7 @@ def replace(
     if tier is None:
         names = ", ".join(of.name for of in pool.servers)
         raise StripewiseError(f"{server} is none of the pool's servers; name one of {names}")
-    paced = Pacer.of(pool, pace, progress)
+    paced = _paced(pool, pace, progress)
     root = str(directory_on(pool, disk))
     new, done = _native.pool_replace(str(pool.file), server, root, wait=wait, progress=paced)
     if not done["staying"]:
@@ -235,5 +240,5 @@ def rebalance(
     pool: Pool, *, dry_run: bool = False, pace: Pace = Pace(), progress: Progress | None = None
 ) -> Rebalanced:
     """Fills the servers of each tier alike, as far as that can be done by moving each file once at most."""
-    paced = Pacer.of(pool, pace, progress)
+    paced = _paced(pool, pace, progress)
     return _native.pool_rebalance(str(pool.file), takers=[], keep=set(), dry_run=dry_run, progress=paced)
