@@ -544,6 +544,31 @@ fn what_a_dead_server_had_is_told_by_range_and_the_rest_goes_on() {
     assert!(content(&young) == pattern(30_000, 8));
 }
 
+/// What a drain can read of a file leaves the server, to a MiB, and the rest is named by its range.
+#[test]
+fn what_can_be_read_of_a_file_leaves_a_server_that_has_lost_some() {
+    const MIB: u64 = 1 << 20;
+    let pool = TestPool::new(2);
+    let bytes = pattern(13 << 20, 3);
+    put(&pool.open(), "f", &layout(&[(0, &[(0, 65_536)])]), &bytes);
+    let held = only_datafile(pool.root(0));
+    std::fs::OpenOptions::new().write(true).open(&held).unwrap().set_len(9 * MIB + 1000).unwrap();
+    let done = drained(&pool, "disk.0");
+    let [staying] = &done.staying[..] else { panic!("{done:?}") };
+    let [(from, to)] = staying.stretches[..] else { panic!("{staying:?}") };
+    assert!((8 * MIB..=9 * MIB).contains(&from) && to == 13 * MIB, "{staying:?}");
+    let store = now(&pool);
+    let inode = store.lookup(Path::new("f")).unwrap().unwrap();
+    let mut found = vec![0; from as usize];
+    assert_eq!(inode.read_at(&mut found, 0).unwrap() as u64, from);
+    assert!(found == bytes[..from as usize]);
+    assert_eq!(inode.read_at(&mut found[..10], 10 * MIB).unwrap_err().errno(), rustix::io::Errno::IO);
+    // All of it is back: the rest goes, too.
+    std::fs::write(&held, &bytes).unwrap();
+    assert!(drained(&pool, "disk.0").is_done());
+    assert!(bytes_of(&now(&pool), "f") == bytes && findings(&pool).is_empty());
+}
+
 /// Something happens to a server when the third file is being moved.
 struct Failing<F> {
     seen: Vec<String>,

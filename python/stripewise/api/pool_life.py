@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stripewise import _native, devices, mounts
+from stripewise import _native, devices
 from stripewise._native import StripewiseError
 from stripewise.api import adapt, pools, swaps
 from stripewise.api.pacing import Pace, Pacer, Progress
@@ -60,30 +60,31 @@ def directory_on(pool: Pool, disk: Path) -> Path:
     Of a server that the pool has it is the path that the pool file says, whatever links lead there. Raises
     `StripewiseError` for what is no directory, and for one inside the pool's mount or namespace, or around them.
     """
-    if not disk.is_dir():
-        raise StripewiseError(f"{disk} is not a directory; make it, or mount its disk, first")
-    found = disk.resolve() / f".{pool.name}"
-    known = next((server.path for server in pool.servers if server.path.resolve() == found), None)
-    if known is None:
-        _check_apart(pool, disk, found)
+    try:
+        if not disk.is_dir():
+            raise StripewiseError(f"{disk} is not a directory; make it, or mount its disk, first")
+        found = disk.resolve() / f".{pool.name}"
+        known = next((server.path for server in pool.servers if server.path.resolve() == found), None)
+        if known is None:
+            _check_apart(pool, disk, found)
+    except OSError as error:
+        raise StripewiseError(
+            f"{disk} cannot be looked at: {error.strerror}; check its disk, or name another"
+        ) from error
     return known or found
 
 
 def _check_apart(pool: Pool, disk: Path, found: Path) -> None:
     """Refuses a directory that lies inside a directory of the pool itself, or around one, whatever links lead there.
 
-    What a mount would write to a server inside itself waits for that mount for good. A mount is known by its device,
-    too: another mount of the pool, or a bind mount, has another path. That of another pool is refused as well: two
-    pools could each have a server on the other one's.
+    What a mount would write to a server inside itself waits for that mount for good. So a directory on any mount of a
+    pool is refused, which another mount or a bind mount may show elsewhere: two pools could each have a server on the
+    other one's.
     """
-    device = disk.stat().st_dev
     for name, own in (("the namespace", pool.namespace), ("the mount", pool.mount)):
         whole = own.resolve()
         if found.is_relative_to(whole) or whole.is_relative_to(found):
             raise _not_apart(found, name, own)
-    for mount in mounts.of_pool(pool.file):
-        if mount.point.stat().st_dev == device:
-            raise _not_apart(found, "the mount", mount.point)
     pools.check_on_a_disk(disk)
 
 

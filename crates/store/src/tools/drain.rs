@@ -18,7 +18,7 @@ use crate::os::room::Room;
 use crate::pool::pool_file::Pool;
 use crate::pool::store::Store;
 use crate::tools::adding::NewServers;
-use crate::tools::in_steps::{move_in_steps, steps};
+use crate::tools::in_steps::{Unreadable, move_in_steps, steps};
 use crate::tools::leaving::{names, stretches_on, targets};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -444,7 +444,7 @@ impl Drain {
                 Ok(moved) => (moved.copied_bytes, Ok(())),
                 Err(error) => (0, Err(error)),
             },
-            Ok((other, false)) => move_in_steps(inode, &other, &name, progress),
+            Ok((other, false)) => move_in_steps(inode, &other, (&name, Unreadable::KeepsItsPart), progress),
             Err(error) => (0, Err(error)),
         }
     }

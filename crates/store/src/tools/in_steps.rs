@@ -3,7 +3,8 @@
 use crate::file::inode::Inode;
 use crate::file::steps::Then;
 use crate::os::error::{Error, HandleError, Result};
-use std::collections::BTreeSet;
+use rustix::io::Errno;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use stripewise_layout::{Layout, LayoutError, MAX_OFFSET, Region, Stripe};
 
@@ -13,6 +14,8 @@ const STEP_BYTES: u64 = 256 << 20;
 const MOST_STEPS: u64 = 16;
 /// Datafiles that steps leave of one file at most: of more their lengths are not recorded, by which those that were cut short are told.
 const MOST_DATAFILES: u64 = 64;
+/// Stretches one after the other that could not be read, behind which no more of a file is tried.
+const MOST_IN_A_ROW: u32 = 4;
 /// Steps begin and end at multiples of that.
 const ALIGNED_BYTES: u64 = 1 << 20;
 
@@ -32,6 +35,11 @@ pub(crate) fn with_stretches(before: &Layout, after: &Layout, stretches: &[(u64,
     Layout::new(rounds)
 }
 
+/// Stripes of the round that has the most.
+fn widest(layout: &Layout) -> u64 {
+    layout.regions().iter().map(|region| region.stripes().len() as u64).max().unwrap_or(1)
+}
+
 /// Where the steps of a move end, but for the last one. O(regions of both).
 fn ends(before: &Layout, after: &Layout, size_bytes: u64) -> Vec<u64> {
     let cuts: BTreeSet<u64> = before.regions().iter().chain(after.regions()).map(Region::offset).collect();
@@ -41,8 +49,7 @@ fn ends(before: &Layout, after: &Layout, size_bytes: u64) -> Vec<u64> {
     let changed: Vec<(u64, u64)> =
         cuts.windows(2).map(|pair| (pair[0], pair[1])).filter(|&(from, _)| moves(from)).collect();
     let in_all: u64 = changed.iter().map(|(from, to)| to - from).sum();
-    let widest = after.regions().iter().map(|region| region.stripes().len() as u64).max().unwrap_or(1);
-    let most_steps = (MOST_DATAFILES / widest).clamp(1, MOST_STEPS);
+    let most_steps = (MOST_DATAFILES / widest(after)).clamp(1, MOST_STEPS);
     let step_bytes = in_all.div_ceil(most_steps).max(STEP_BYTES);
     let (mut found, mut left) = (Vec::new(), step_bytes);
     for (from, to) in changed {
@@ -73,19 +80,38 @@ fn is_too_large(error: &Error) -> bool {
     }
 }
 
+/// Whether a server could not read what it has, or only a part of it.
+fn is_unreadable(error: &Error) -> bool {
+    match error {
+        Error::Move { source, .. } => is_unreadable(source),
+        Error::Io { errno, .. } | Error::Server { errno, .. } => *errno == Errno::IO,
+        Error::ShortDatafile { .. } => true,
+        _ => false,
+    }
+}
+
+/// How a file moves that has bytes which cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unreadable {
+    /// It stays in its place.
+    KeepsAll,
+    /// What can be read moves, but for some bytes around the others.
+    KeepsItsPart,
+}
+
 /// Moves a file to `layout` from its beginning on, a large one in steps. `progress` is told bytes of all steps, copied and read back. The
-/// bytes that were copied by whole steps come first.
+/// bytes that were copied by whole steps come first; then the first error, after which more may have moved.
 pub(crate) fn move_in_steps(
     inode: &Arc<Inode>,
     layout: &Layout,
-    name: &str,
+    (name, unreadable): (&str, Unreadable),
     progress: &mut dyn FnMut(u64, u64) -> Then,
 ) -> (u64, Result<()>) {
-    let ends = inode.placement().and_then(|placement| {
+    let found = inode.placement().and_then(|placement| {
         let size_bytes = inode.attributes()?.size_bytes;
-        Ok((placement.layout.clone(), ends(&placement.layout, layout, size_bytes)))
+        Ok((placement.layout.clone(), ends(&placement.layout, layout, size_bytes), size_bytes))
     });
-    let (before, ends) = match ends {
+    let (before, ends, size_bytes) = match found {
         Ok(found) => found,
         Err(error) => return (0, Err(error)),
     };
@@ -101,20 +127,58 @@ pub(crate) fn move_in_steps(
         done_bytes += here;
         Ok(())
     };
-    for end in ends {
-        let done = match with_stretches(&before, layout, &[(0, end)]) {
-            Ok(to) => step(&to),
-            Err(_) => break,
-        };
-        match done {
-            Ok(()) => {}
+    let from = std::iter::once(0).chain(ends.iter().copied());
+    let mut next: VecDeque<(u64, u64)> = from.zip(ends.iter().copied().chain([u64::MAX])).collect();
+    let mut saving = Saving { unreadable, left: MOST_DATAFILES / widest(layout) / 2, in_a_row: 0 };
+    let (mut moved, mut failed) = (Vec::new(), None);
+    while let Some((from, to)) = next.pop_front() {
+        moved.push((from, to));
+        let is_all = failed.is_none() && next.is_empty();
+        let between = if is_all { Ok(layout.clone()) } else { with_stretches(&before, layout, &moved) };
+        match between.map_err(|error| Error::Invalid(error.to_string())).and_then(|between| step(&between)) {
+            Ok(()) => saving.in_a_row = 0,
             // All at once needs fewer cuts.
-            Err(error) if is_too_large(&error) => break,
-            Err(error) => return (copied_bytes, Err(error)),
+            Err(error) if is_too_large(&error) && failed.is_none() && !is_all => {
+                let last = step(layout);
+                return (copied_bytes, last);
+            }
+            Err(error) if saving.goes_on(&error) => {
+                moved.pop();
+                failed = failed.or(Some(error));
+                let middle = (from + (to.min(size_bytes).saturating_sub(from)) / 2).next_multiple_of(ALIGNED_BYTES);
+                if middle < to.min(size_bytes) {
+                    next.push_front((middle, to));
+                    next.push_front((from, middle));
+                }
+            }
+            Err(error) => {
+                let error = failed.unwrap_or(error);
+                return (copied_bytes, Err(error));
+            }
         }
     }
-    let last = step(layout);
-    (copied_bytes, last)
+    (copied_bytes, failed.map_or(Ok(()), Err))
+}
+
+/// Whether halves of a stretch that cannot be moved are tried.
+struct Saving {
+    unreadable: Unreadable,
+    /// How often that may still be.
+    left: u64,
+    /// Stretches that could not be moved since one that could: of a server that reads nothing no half can.
+    in_a_row: u32,
+}
+
+impl Saving {
+    fn goes_on(&mut self, error: &Error) -> bool {
+        self.in_a_row += 1;
+        let does = self.unreadable == Unreadable::KeepsItsPart
+            && is_unreadable(error)
+            && self.left > 0
+            && self.in_a_row <= MOST_IN_A_ROW;
+        self.left = self.left.saturating_sub(1);
+        does
+    }
 }
 
 #[cfg(test)]

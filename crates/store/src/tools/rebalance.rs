@@ -13,7 +13,7 @@ use crate::os::sync::{Mutex, guard};
 use crate::pool::pool_file::PoolTier;
 use crate::pool::store::Store;
 use crate::tools::drain::{DrainWatch, StayingFile};
-use crate::tools::in_steps::{move_in_steps, steps};
+use crate::tools::in_steps::{Unreadable, move_in_steps, steps};
 use crate::tools::walk::{WalkedFile, walk};
 use rustix::fd::AsFd as _;
 use std::collections::{HashMap, HashSet};
@@ -107,7 +107,7 @@ pub fn rebalance(file: &Path, filling: &Filling, watch: &mut dyn DrainWatch) -> 
             stopped = then == Then::Stop;
             then
         };
-        let (copied_bytes, moved) = move_in_steps(&inode, &file.layout, &name, &mut progress);
+        let (copied_bytes, moved) = move_in_steps(&inode, &file.layout, (&name, Unreadable::KeepsAll), &mut progress);
         done.copied_bytes += copied_bytes;
         match moved {
             Ok(()) => done.moved_files += 1,
