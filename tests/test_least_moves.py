@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stripewise import _native, layouts
-from stripewise.api import adapt, least_moves
+from stripewise.api import adapt, least_moves, parting
 from stripewise.pool import Pool
 
 MIB = 1 << 20
@@ -97,3 +97,10 @@ def test_adapting_moves_files_whose_names_look_like_patterns_and_no_others(hot):
     assert (done["verdict"], done["skipped"]) == ("moved", [])
     assert _native.file_stat(str(file), "cold")["layout_hash"] == before
     assert done["copied_bytes"] <= 8 << 20
+
+
+def test_steps_make_no_more_datafiles_than_lengths_are_recorded_of():
+    size_bytes = 1 << 42
+    for servers, most in ((1, 16), (9, 7), (40, 1)):
+        steps = parting.steps(forecast([(0, SSD)], [(0, [f"hdd.0-{servers - 1}:64KiB"])], size_bytes), size_bytes)
+        assert len(steps) <= most + 1 and len(steps) > most // 2

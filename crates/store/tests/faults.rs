@@ -242,7 +242,7 @@ fn a_stopped_move_leaves_nothing() {
     let before = inode.placement().unwrap();
     let target = layout(&[(0, &[(2, 100)])]);
     let error = inode.move_to(&target, "file", &mut |_, _| false).unwrap_err();
-    assert!(error.to_string().contains("keeps its old layout"), "{error}");
+    assert!(error.to_string().contains("keeps its place"), "{error}");
     assert_eq!(inode.placement().unwrap().layout, before.layout);
     assert!(content(&inode) == bytes);
     let new = stripewise_store::placement::Datafile { server: stripewise_layout::ServerId(2), generation: 2 };
@@ -404,7 +404,7 @@ fn a_full_server_says_so_and_breaks_nothing() {
     let error = inode.move_to(&back, "file", &mut |_, _| true).unwrap_err();
     assert_eq!(error.errno(), Errno::NOSPC);
     let text = error.to_string();
-    assert!(text.contains("file") && text.contains("disk.0") && text.contains("keeps its old layout"), "{text}");
+    assert!(text.contains("file") && text.contains("disk.0") && text.contains("keeps its place"), "{text}");
     assert_eq!(*inode.layout().unwrap(), before);
     assert!(content(&inode) == bytes[..done]);
     let used = rustix::fs::statvfs(pool.root(0)).unwrap();

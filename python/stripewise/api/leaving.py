@@ -16,7 +16,7 @@ from stripewise import _native
 from stripewise._native import StripewiseError
 from stripewise.api import owned
 from stripewise.api.moved import Watched
-from stripewise.api.parting import FOREVER, STEP_BYTES
+from stripewise.api.parting import FOREVER, MOST_DATAFILES, STEP_BYTES
 
 if TYPE_CHECKING:
     from stripewise._native import TierPart
@@ -213,7 +213,8 @@ class Mover:
     def _in_steps(self, one: Share) -> None:
         """Moves a large part, or one of which more leaves later; it counts as moved once all of it is."""
         begin, handle, moved_files = one.part["stretch"][0], one.part["handle"], self.moved_files
-        step_bytes = max(STEP_BYTES, -(-one.size_bytes // MOST_STEPS))
+        most_steps = min(MOST_STEPS, max(1, MOST_DATAFILES // len(self._pool.servers)))
+        step_bytes = max(STEP_BYTES, -(-one.size_bytes // most_steps))
         has_moved = True
         while has_moved and begin < one.end:
             end = min(one.end, begin + step_bytes)

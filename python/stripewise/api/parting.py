@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from stripewise.api.least_moves import round_at, text_of
+from stripewise.api.shares import servers
 
 if TYPE_CHECKING:
     from stripewise._native import FileHeat, ForecastFile, PoolHeat
@@ -23,6 +24,8 @@ STEP_BYTES = 256 << 20
 """Of a file that are moved at once; a move that is stopped keeps the steps before."""
 MOST_STEPS = 16
 """Of a file: each may cost one of the cuts that its handle holds."""
+MOST_DATAFILES = 64
+"""That all steps of a file make: lengths are recorded of few more, and what is lost reads as a hole without."""
 MOST_PARTS = 64
 """Of a file that are compared with each other."""
 
@@ -76,7 +79,9 @@ def steps(file: ForecastFile, size_bytes: int, most_bytes: int | None = None) ->
     """
     changed = changes(file, size_bytes)
     in_all = sum(end - begin for begin, end in changed)
-    step_bytes = max(STEP_BYTES if most_bytes is None else min(STEP_BYTES, most_bytes), -(-in_all // MOST_STEPS))
+    widest = max(servers(region["round"]) for region in file["after"])
+    most_steps = min(MOST_STEPS, max(1, MOST_DATAFILES // widest))
+    step_bytes = max(STEP_BYTES if most_bytes is None else min(STEP_BYTES, most_bytes), -(-in_all // most_steps))
     taken: list[Stretch] = []
     found: list[str] = []
     moved = 0

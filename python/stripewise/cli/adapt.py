@@ -126,8 +126,10 @@ def adapt(
             _show(decision, as_json=as_json)
             return
         adapt_service.require(pool)
-        for done in adapt_service.run(pool.file, wanted, console.moving):
-            _show(done, as_json=as_json)
+        # Between two decisions files move, too.
+        with console.unpaused():
+            for done in adapt_service.run(pool.file, wanted, console.moving):
+                _show(done, as_json=as_json)
 
 
 def _require_planner(planner: str) -> None:

@@ -33,8 +33,8 @@ def heat(
 ) -> None:
     """Show the heat of files: what accesses to each part have cost the servers of late.
 
-    A pool keeps heat if its pool file has a table [heat]. Each read and write adds what it costs its server, by the
-    server's profile; all of it is halved once a period. The hottest part of a file is drawn as a full block. Reads of
+    A pool keeps heat if its pool file has a table [heat]. Each read and write adds what it would cost on the slowest
+    tier; all of it is halved once a period. The hottest part of a file is drawn as a full block. Reads of
     pages that the kernel keeps cost nothing.
 
     \b

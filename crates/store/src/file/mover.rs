@@ -231,7 +231,17 @@ impl Inode {
             }
         }
         // Of a file with holes what the move would copy: the stretches without large ones.
-        let copy = if allocated_bytes < size_bytes { self.stretches_to_copy(&plan, layout)? } else { plan.copy };
+        let has_less = allocated_bytes < size_bytes;
+        let copy = if has_less { self.without_holes(&plan.copy, layout)? } else { plan.copy };
+        let moved_bytes: u64 = copy.iter().map(|(from, to)| to - from).sum();
+        // One that takes less than all that is no hole is compressed, and so is its copy.
+        let density = if has_less {
+            let held: u64 =
+                self.without_holes(&[(0, size_bytes)], &old.layout)?.iter().map(|(from, to)| to - from).sum();
+            (allocated_bytes as f64 / held.max(1) as f64).min(1.0)
+        } else {
+            1.0
+        };
         let mut copied: BTreeMap<ServerId, u64> = BTreeMap::new();
         for &(from, to) in &copy {
             let region = &layout.regions()[layout.region_at(from)];
@@ -240,19 +250,19 @@ impl Inode {
                 *copied.entry(stripe.server).or_default() += bytes;
             }
         }
-        let copied = copied.into_iter().filter(|(_, bytes)| *bytes > 0).collect();
-        let moved_bytes = copy.iter().map(|(from, to)| to - from).sum();
+        let copied = copied.into_iter().filter(|(_, bytes)| *bytes > 0);
+        let copied = copied.map(|(server, bytes)| (server, (bytes as f64 * density).ceil() as u64)).collect();
         Ok(ChangeOfSpace { copied, freed, moved_bytes, unreadable: gone })
     }
 
-    /// What a move of a file without writers copies.
-    fn stretches_to_copy(&self, plan: &MovePlan, layout: &Layout) -> Result<Vec<(u64, u64)>> {
+    /// The stretches of `parts` that a move of a file without writers to `layout` copies.
+    fn without_holes(&self, parts: &[(u64, u64)], layout: &Layout) -> Result<Vec<(u64, u64)>> {
         let file = self.file()?;
         let lengths = self.recorded_lengths()?;
         let is_in_inode = |at| layout.locate(at).server == ServerId::META;
         // The datafiles' descriptors have one offset each, which an append of this process may be using.
         let _alone = guard(&self.appending);
-        Ok(file.without_holes(&plan.copy, is_in_inode, lengths.as_ref()))
+        Ok(file.without_holes(parts, is_in_inode, lengths.as_ref()))
     }
 
     /// Why the first datafile that is not there cannot be had; `None`: all are. A move syncs those that stay, too.

@@ -275,8 +275,8 @@ impl Inode {
         let layout = &file.placement().layout;
         let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let free = |fd: BorrowedFd<'_>, from: u64, to: u64| match rustix::fs::fallocate(fd, punch, from, to - from) {
-            // A file system without holes keeps the space; nothing reads it.
-            Err(Errno::OPNOTSUPP) => Ok(()),
+            // A file system without holes keeps the space, and so does one with a bad place there; nothing reads it.
+            Err(Errno::OPNOTSUPP | Errno::IO) => Ok(()),
             other => other,
         };
         file.striped().for_each_present(|index, fd| {
@@ -284,7 +284,11 @@ impl Inode {
             if gaps.peek().is_none() {
                 return Ok(());
             }
-            keeping_times(fd, || gaps.try_for_each(|(from, to)| free(fd, from, to)))
+            match keeping_times(fd, || gaps.try_for_each(|(from, to)| free(fd, from, to))) {
+                // And so does one that has turned read-only: the datafile may be open for reading alone.
+                Err(Errno::ROFS | Errno::BADF) => Ok(()),
+                done => done,
+            }
         })?;
         let stat = self.stat()?;
         // An attribute of its own takes blocks, too.
@@ -317,7 +321,11 @@ impl Inode {
             for datafile in found.into_iter().map(|generation| Datafile { server: server.id(), generation }) {
                 if !datafiles.table.contains(&datafile) {
                     // Another user's stays: it is not this file's, whatever its name says.
-                    remove_datafile(self.store.plane(), self.handle(), datafile, owner, self.identity())?;
+                    match remove_datafile(self.store.plane(), self.handle(), datafile, owner, self.identity()) {
+                        // Nothing can be made there either that it would be taken for.
+                        Err(Error::Server { errno: Errno::ROFS, .. }) => {}
+                        removed => removed?,
+                    }
                 }
             }
         }

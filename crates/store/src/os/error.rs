@@ -237,7 +237,7 @@ pub enum Error {
     /// Another process of this user changes layouts of the pool.
     #[error(
         "another command that moves files is under way in pool '{pool}': {}, for {for_s} s now. Wait until it has ended, or end it, which \
-         leaves every file whole, in its old layout or its new one; then try again. Nothing was changed by this one",
+         leaves every file whole, in its old layout, that of a step, or its new one; then try again. Nothing was changed by this one",
         process.map_or("process unknown".to_owned(), |process| format!("process {process}"))
     )]
     Applying {
@@ -276,7 +276,7 @@ pub enum Error {
         copied: String,
     },
     /// A move stopped; the file is as before.
-    #[error("cannot move {file} to its new layout: {source}; it keeps its old layout")]
+    #[error("cannot move {file} to its new layout: {source}; what has not moved keeps its place")]
     Move {
         /// The file.
         file: String,

@@ -244,7 +244,8 @@ impl HeatTable {
         own
     }
 
-    /// Lets it have no more pages than its part of the bytes on the pool's disks. Two system calls for each disk.
+    /// Lets it have no more pages than its part of the bytes on the pool's disks. Two system calls for each disk, which may wait for it:
+    /// those who open the file do it, mounts and each who asks for heat.
     fn bound(&self) {
         if self.disks.is_empty() {
             return;
@@ -454,12 +455,6 @@ impl HeatTable {
         if !changed {
             return false;
         }
-        // The disks may have got more since.
-        let most_before = self.units.most_pages();
-        self.bound();
-        if self.units.most_pages() > most_before {
-            return true;
-        }
         let mut heat_of: HashMap<u64, u64> = HashMap::new();
         for Taken { place, counters, .. } in self.taken() {
             let heat: u64 = counters.iter().map(|counter| u64::from(counter.load(Ordering::Relaxed))).sum();
@@ -513,7 +508,11 @@ impl HeatTable {
             for counter in counters {
                 let cost = counter.load(Ordering::Relaxed);
                 if cost > 0 {
-                    counter.fetch_sub(cost - (cost >> halves), Ordering::Relaxed);
+                    let less = cost - (cost >> halves);
+                    // It was cut off, or is another part's since.
+                    if counter.fetch_sub(less, Ordering::Relaxed) < less {
+                        counter.store(0, Ordering::Relaxed);
+                    }
                     left |= cost >> halves;
                 }
             }

@@ -208,12 +208,10 @@ fn check_begun(store: &Arc<Store>, leaving: &Server, new: ServerId, root: &Path)
     Ok(())
 }
 
-/// Whether the regions of a layout that name `new` may be those of steps, which go from the beginning of a file on: all of them stand
-/// before the first one that names `old`.
+/// Whether the regions of a layout that name `new` may have come from `old`, in steps and but for what could not be read: none has both.
 fn is_begun(layout: &Layout, old: ServerId, new: ServerId) -> bool {
     let has = |region: &Region, server| region.stripes().iter().any(|stripe| stripe.server == server);
-    let mut behind = layout.regions().iter().skip_while(|region| !has(region, old));
-    !behind.any(|region| has(region, new))
+    !layout.regions().iter().any(|region| has(region, old) && has(region, new))
 }
 
 /// Where a server stands in the pool file: its tier, and its number there.

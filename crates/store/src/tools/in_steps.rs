@@ -1,6 +1,7 @@
 //! A move of a file in steps: a large file that is stopped in the middle, or killed, keeps the steps before.
 
 use crate::file::inode::Inode;
+use crate::file::marks::within;
 use crate::file::steps::Then;
 use crate::os::error::{Error, HandleError, Result};
 use rustix::io::Errno;
@@ -14,8 +15,8 @@ const STEP_BYTES: u64 = 256 << 20;
 const MOST_STEPS: u64 = 16;
 /// Datafiles that steps leave of one file at most: of more their lengths are not recorded, by which those that were cut short are told.
 const MOST_DATAFILES: u64 = 64;
-/// Stretches one after the other that could not be read, behind which no more of a file is tried.
-const MOST_IN_A_ROW: u32 = 4;
+/// Datafiles of a file whose lengths are recorded in any case.
+const MOST_RECORDED: u64 = 72;
 /// Steps begin and end at multiples of that.
 const ALIGNED_BYTES: u64 = 1 << 20;
 
@@ -40,14 +41,18 @@ fn widest(layout: &Layout) -> u64 {
     layout.regions().iter().map(|region| region.stripes().len() as u64).max().unwrap_or(1)
 }
 
-/// Where the steps of a move end, but for the last one. O(regions of both).
-fn ends(before: &Layout, after: &Layout, size_bytes: u64) -> Vec<u64> {
+/// What of a file of `size_bytes` changes its place. O(regions of both).
+fn changed(before: &Layout, after: &Layout, size_bytes: u64) -> Vec<(u64, u64)> {
     let cuts: BTreeSet<u64> = before.regions().iter().chain(after.regions()).map(Region::offset).collect();
     let cuts: Vec<u64> = cuts.into_iter().filter(|at| *at < size_bytes).chain([size_bytes]).collect();
     let region = |layout: &Layout, at| layout.regions()[layout.region_at(at)].clone();
     let moves = |at| !region(before, at).has_round_of(&region(after, at));
-    let changed: Vec<(u64, u64)> =
-        cuts.windows(2).map(|pair| (pair[0], pair[1])).filter(|&(from, _)| moves(from)).collect();
+    cuts.windows(2).map(|pair| (pair[0], pair[1])).filter(|&(from, _)| moves(from)).collect()
+}
+
+/// Where the steps of a move end, but for the last one. O(regions of both).
+fn ends(before: &Layout, after: &Layout, size_bytes: u64) -> Vec<u64> {
+    let changed = changed(before, after, size_bytes);
     let in_all: u64 = changed.iter().map(|(from, to)| to - from).sum();
     let most_steps = (MOST_DATAFILES / widest(after)).clamp(1, MOST_STEPS);
     let step_bytes = in_all.div_ceil(most_steps).max(STEP_BYTES);
@@ -129,56 +134,50 @@ pub(crate) fn move_in_steps(
     };
     let from = std::iter::once(0).chain(ends.iter().copied());
     let mut next: VecDeque<(u64, u64)> = from.zip(ends.iter().copied().chain([u64::MAX])).collect();
-    let mut saving = Saving { unreadable, left: MOST_DATAFILES / widest(layout) / 2, in_a_row: 0 };
-    let (mut moved, mut failed) = (Vec::new(), None);
+    let changed = changed(&before, layout, size_bytes);
+    // As many as there are halves down to the smallest, and a few: of a server that reads nothing no half can be moved.
+    let most_in_a_row = (size_bytes / ALIGNED_BYTES).max(1).ilog2() + 4;
+    let (mut moved, mut failed, mut in_a_row) = (Vec::new(), None, 0);
     while let Some((from, to)) = next.pop_front() {
-        moved.push((from, to));
         let is_all = failed.is_none() && next.is_empty();
+        if !is_all && !has_room_for_lengths(inode, layout) {
+            let last = failed.map_or_else(|| step(layout), Err);
+            return (copied_bytes, last);
+        }
+        moved.push((from, to));
         let between = if is_all { Ok(layout.clone()) } else { with_stretches(&before, layout, &moved) };
         match between.map_err(|error| Error::Invalid(error.to_string())).and_then(|between| step(&between)) {
-            Ok(()) => saving.in_a_row = 0,
+            Ok(()) => in_a_row = 0,
             // All at once needs fewer cuts.
             Err(error) if is_too_large(&error) && failed.is_none() && !is_all => {
                 let last = step(layout);
                 return (copied_bytes, last);
             }
-            Err(error) if saving.goes_on(&error) => {
+            Err(error)
+                if unreadable == Unreadable::KeepsItsPart && is_unreadable(&error) && in_a_row < most_in_a_row =>
+            {
+                in_a_row += 1;
                 moved.pop();
                 failed = failed.or(Some(error));
-                let middle = (from + (to.min(size_bytes).saturating_sub(from)) / 2).next_multiple_of(ALIGNED_BYTES);
-                if middle < to.min(size_bytes) {
+                let parts = within(&[(from, to)], &changed);
+                let (begin, end) = (parts.first().map_or(from, |of| of.0), parts.last().map_or(from, |of| of.1));
+                let middle = (begin + (end - begin) / 2).next_multiple_of(ALIGNED_BYTES);
+                if begin < middle && middle < end {
                     next.push_front((middle, to));
                     next.push_front((from, middle));
                 }
             }
-            Err(error) => {
-                let error = failed.unwrap_or(error);
-                return (copied_bytes, Err(error));
-            }
+            Err(error) => return (copied_bytes, Err(failed.unwrap_or(error))),
         }
     }
     (copied_bytes, failed.map_or(Ok(()), Err))
 }
 
-/// Whether halves of a stretch that cannot be moved are tried.
-struct Saving {
-    unreadable: Unreadable,
-    /// How often that may still be.
-    left: u64,
-    /// Stretches that could not be moved since one that could: of a server that reads nothing no half can.
-    in_a_row: u32,
-}
-
-impl Saving {
-    fn goes_on(&mut self, error: &Error) -> bool {
-        self.in_a_row += 1;
-        let does = self.unreadable == Unreadable::KeepsItsPart
-            && is_unreadable(error)
-            && self.left > 0
-            && self.in_a_row <= MOST_IN_A_ROW;
-        self.left = self.left.saturating_sub(1);
-        does
-    }
+/// Whether the lengths of a file's datafiles are recorded when a step has made more of them. Else what one of them has lost would read as a
+/// hole, and move as one.
+fn has_room_for_lengths(inode: &Inode, layout: &Layout) -> bool {
+    let datafiles = inode.placement().and_then(|placement| Ok(placement.datafiles()?.table.len() as u64));
+    datafiles.is_ok_and(|datafiles| datafiles + widest(layout) <= MOST_RECORDED)
 }
 
 #[cfg(test)]
