@@ -37,6 +37,7 @@ def of(place: Place) -> PoolHeat:
     place = places.followed(place)
     found = _native.pool_heat(str(place.pool.file), place.name)
     if not found["files"]:
+        # Where nothing is, an error says so.
         _native.file_stat(str(place.pool.file), place.name or ".")
     return found
 

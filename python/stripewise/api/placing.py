@@ -45,14 +45,6 @@ def place_of(file: Path, pool: Pool | None = None) -> Place:
     return places.of(file) if pool is None else places.within(pool, file)
 
 
-def followed(place: Place) -> Place:
-    """The place that a link of a pool leads to in that pool; the place itself where it is no link.
-
-    Raises `StripewiseError` where it leads out of the pool, or to itself.
-    """
-    return places.followed(place)
-
-
 def stat(place: Place) -> dict[str, Any]:
     """What is there and, of a placed file, where its bytes are."""
     return _native.file_stat(str(place.pool.file), place.name)

@@ -84,14 +84,11 @@ def _check_apart(pool: Pool, disk: Path, found: Path) -> None:
     for name, own in (("the namespace", pool.namespace), ("the mount", pool.mount)):
         whole = own.resolve()
         if found.is_relative_to(whole) or whole.is_relative_to(found):
-            raise _not_apart(found, name, own)
+            raise StripewiseError(
+                f"{found} lies inside {name} ({own}), or around it: name a directory of its own, best on a disk of "
+                "its own"
+            )
     pools.check_on_a_disk(disk)
-
-
-def _not_apart(found: Path, name: str, own: Path) -> StripewiseError:
-    return StripewiseError(
-        f"{found} lies inside {name} ({own}), or around it: name a directory of its own, best on a disk of its own"
-    )
 
 
 @dataclass(frozen=True)

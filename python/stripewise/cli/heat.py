@@ -42,11 +42,7 @@ def heat(
       stripewise heat /data/scratch/result.h5
       stripewise heat . --pool p/pool.toml
     """
-    place = placing.followed(placing.place_of(path, None if pool_file is None else Pool.load(pool_file)))
-    found = heat_of.of(place)
-    if not found["files"]:
-        # Where nothing is, an error says so.
-        placing.stat(place)
+    found = heat_of.of(placing.place_of(path, None if pool_file is None else Pool.load(pool_file)))
     if as_json:
         console.document(found)
         return
