@@ -26,6 +26,11 @@ const BYTES: usize = 200_000;
 /// Of a file's first bytes, that go into its inode and out of it again.
 const HEAD_BYTES: u64 = 64 << 10;
 const KINDS: usize = 5;
+/// A file that is moved in steps: short pieces far from each other, with holes between.
+const LARGE: &str = "large";
+const PIECES: usize = 160;
+const PIECE_BYTES: usize = 20_000;
+const PIECE_EVERY: u64 = 7 << 20;
 
 /// What the process that is killed does, again and again until it is done.
 #[derive(Debug, Clone)]
@@ -52,7 +57,8 @@ impl Work {
             1 => Self::Move(used[0].id.0, used[used.len() - 1].id.0),
             2 => Self::SmallFiles(if (generation / KINDS).is_multiple_of(2) { HEAD_BYTES } else { 0 }),
             3 => Self::Replace(used[0].name.clone(), root),
-            _ => Self::DrainAndRemove(used[0].name.clone()),
+            // The files have moved to it.
+            _ => Self::DrainAndRemove(used[used.len() - 1].name.clone()),
         }
     }
 
@@ -97,16 +103,17 @@ impl Work {
             _ => {
                 let servers = [word(), word()].map(|number| ServerId(number.parse().unwrap()));
                 let layout = Layout::striped(servers, 8192).unwrap();
-                let moved = |number| FileLayout {
-                    path: Pattern::exact(&format!("f{number}")).unwrap(),
+                let moved = |name: &str| FileLayout {
+                    path: Pattern::exact(name).unwrap(),
                     layout: layout.clone(),
                     note: None,
                     region_notes: Vec::new(),
                 };
                 let store = Store::of_file(file).unwrap();
                 // Each by itself, as one that is being written stays.
-                for number in 0..FILES {
-                    let _ = store.apply(&[moved(number)], false, &mut GivesWay);
+                let names = (0..FILES).map(|number| format!("f{number}")).chain([LARGE.to_owned()]);
+                for name in names {
+                    let _ = store.apply(&[moved(&name)], false, &mut GivesWay);
                 }
             }
         }
@@ -148,12 +155,13 @@ fn spawn(pool: &TestPool, work: &Work) -> Child {
 
 /// Until it is stopped: opens one of the files for writing, writes, and closes it; `known` is what each then has. Every third is open
 /// for writing all the time.
-fn writes(pool: &TestPool, known: &mut [Vec<u8>], round: u64, stop: &AtomicBool) {
+fn writes(pool: &TestPool, (known, pieces): (&mut [Vec<u8>], &mut [Vec<u8>]), round: u64, stop: &AtomicBool) {
     let store = now(pool);
     let mut seed = round;
     let open = |number: usize| store.lookup(Path::new(&format!("f{number}"))).unwrap().unwrap();
     let held: Vec<_> = (0..FILES).step_by(3).map(open).collect();
     held.iter().for_each(|inode| inode.register_writer().unwrap());
+    let large = store.lookup(Path::new(LARGE)).unwrap().unwrap();
     while !stop.load(Ordering::Acquire) {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let number = (seed >> 33) as usize % FILES;
@@ -166,13 +174,17 @@ fn writes(pool: &TestPool, known: &mut [Vec<u8>], round: u64, stop: &AtomicBool)
         let bytes = &mut known[number];
         bytes.resize(bytes.len().max(at + young.len()), 0);
         bytes[at..at + young.len()].copy_from_slice(&young);
+        let number = (seed >> 35) as usize % PIECES;
+        let young = &young[..young.len().min(PIECE_BYTES)];
+        write(&large, young, number as u64 * PIECE_EVERY);
+        pieces[number][..young.len()].copy_from_slice(young);
         // So that most files are idle most of the time, and can move.
         std::thread::sleep(Duration::from_millis(2));
     }
     held.iter().for_each(|inode| inode.release_writer().unwrap());
 }
 
-fn whole(store: &Arc<Store>, known: &[Vec<u8>], what: &str) {
+fn whole(store: &Arc<Store>, (known, pieces): (&[Vec<u8>], &[Vec<u8>]), what: &str) {
     for (number, bytes) in known.iter().enumerate() {
         let found = bytes_of(store, &format!("f{number}"));
         let same = found.iter().zip(bytes).take_while(|(found, put)| found == put).count();
@@ -183,17 +195,37 @@ fn whole(store: &Arc<Store>, known: &[Vec<u8>], what: &str) {
             bytes.len()
         );
     }
+    let large = store.lookup(Path::new(LARGE)).unwrap().unwrap();
+    assert_eq!(large.size_bytes().unwrap(), (PIECES as u64 - 1) * PIECE_EVERY + PIECE_BYTES as u64, "after {what}");
+    for (number, bytes) in pieces.iter().enumerate() {
+        // With some of the hole behind it.
+        let length = if number + 1 < PIECES { 2 * PIECE_BYTES } else { PIECE_BYTES };
+        let mut found = vec![0xee; length];
+        let mut done = 0;
+        while done < length {
+            let read = large.read_at(&mut found[done..], number as u64 * PIECE_EVERY + done as u64).unwrap();
+            assert!(read > 0, "piece {number} of {LARGE} ends at {done} after {what}");
+            done += read;
+        }
+        assert!(found[..PIECE_BYTES] == bytes[..], "piece {number} of {LARGE} after {what}");
+        assert!(found[PIECE_BYTES..].iter().all(|byte| *byte == 0), "behind piece {number} of {LARGE} after {what}");
+    }
 }
 
-/// From nothing yet done to the removal of a server at the end of a drain, which takes a second at least, by a sequence that
-/// covers the span evenly.
+/// From nothing yet done, over the steps of the large file, to the removal of a server at the end of a drain, which takes a second at
+/// least, by a sequence that covers the span evenly.
 fn delay(round: u64) -> Duration {
     let early = 500 + round * 61_803 % 100_000;
-    Duration::from_micros(if round % 8 == 7 { 1_200_000 + early * 3 } else { early })
+    Duration::from_micros(match round % 8 {
+        7 => 1_200_000 + early * 3,
+        2 | 5 => early * 6,
+        _ => early,
+    })
 }
 
-/// A new server gets its share, files move as `adapt` moves them, into their inodes and out of them, too, a server is replaced and another drained and removed, over and
-/// over, each by a process that is killed four times before it may come to its end, while files are written.
+/// A new server gets its share, files move as `adapt` moves them, into their inodes and out of them, too, a server is replaced and
+/// another drained and removed, over and over, each by a process that is killed four times before it may come to its end, while files
+/// are written. One file is so large that it moves in steps.
 #[test]
 fn killed_at_any_moment_no_byte_is_lost_and_it_goes_on() {
     if let Some(asked) = std::env::var_os(KILLED) {
@@ -207,14 +239,19 @@ fn killed_at_any_moment_no_byte_is_lost_and_it_goes_on() {
     for (number, bytes) in known.iter().enumerate() {
         write(&create(&store, &format!("f{number}")).1, bytes, 0);
     }
-    drop(store);
+    let mut pieces: Vec<Vec<u8>> = (0..PIECES as u64).map(|seed| pattern(PIECE_BYTES, !seed)).collect();
+    let large = create(&store, LARGE).1;
+    for (at, bytes) in (0..).step_by(PIECE_EVERY as usize).zip(&pieces) {
+        write(&large, bytes, at);
+    }
+    drop((large, store));
     let (mut was_killed, mut generation) = (0, 0);
     let mut work = Work::of(generation, &pool);
     for round in 0..kills {
         let what = format!("kill {round}, of {work:?}");
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            let writer = scope.spawn(|| writes(&pool, &mut known, round, &stop));
+            let writer = scope.spawn(|| writes(&pool, (&mut known, &mut pieces), round, &stop));
             let mut child = spawn(&pool, &work);
             std::thread::sleep(delay(round));
             kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
@@ -222,10 +259,10 @@ fn killed_at_any_moment_no_byte_is_lost_and_it_goes_on() {
             stop.store(true, Ordering::Release);
             writer.join().unwrap();
         });
-        whole(&now(&pool), &known, &what);
+        whole(&now(&pool), (&known, &pieces), &what);
         if round % 4 == 3 {
             assert!(spawn(&pool, &work).wait().unwrap().success(), "the same command goes on after {what}");
-            whole(&now(&pool), &known, &what);
+            whole(&now(&pool), (&known, &pieces), &what);
             assert!(mend(&pool).iter().all(|finding| finding.lost.is_empty()), "{what}");
             assert_eq!(findings(&pool), [], "{what}");
             generation += 1;
@@ -233,5 +270,5 @@ fn killed_at_any_moment_no_byte_is_lost_and_it_goes_on() {
         }
     }
     assert!(was_killed > 0);
-    whole(&now(&pool), &known, "all");
+    whole(&now(&pool), (&known, &pieces), "all");
 }
