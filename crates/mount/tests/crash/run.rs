@@ -13,7 +13,7 @@ use stripewise_store::Pool;
 
 use crate::check::{Mender, Seen, check};
 use crate::disk::{Dice, Disk, Loss};
-use crate::script::{Crash, Expected, Script};
+use crate::script::{Crash, Expected, LANDING_TIER, Script};
 use crate::scripts;
 use crate::trace::{FORKING, MARKS, OTHER, Role, Run, Step, Tracer};
 
@@ -60,15 +60,16 @@ pub struct Bench {
 
 impl Bench {
     pub fn new() -> Bench {
-        Bench::with(false)
+        Bench::with(false, false)
     }
 
-    /// One for this script, whose metadata tier can be filled if the script does that.
+    /// One for this script, whose metadata tier can be filled if the script does that, and on one of whose servers new files land if the
+    /// script has them leave it.
     pub fn of(script: &Script) -> Bench {
-        Bench::with(script.fills_tier())
+        Bench::with(script.fills_tier(), script.lands())
     }
 
-    fn with(small_tier: bool) -> Bench {
+    fn with(small_tier: bool, lands: bool) -> Bench {
         let dir = directory();
         for name in ["mnt", "ns", "s0", "s1", "s2"] {
             fs::create_dir(dir.path().join(name)).expect("a directory");
@@ -77,8 +78,18 @@ impl Bench {
             let mounted = rustix::mount::mount("none", dir.path().join("ns"), "tmpfs", MountFlags::empty(), c"size=6m");
             mounted.expect("run this as root");
         }
-        let text = "name = \"scratch\"\nmount = \"mnt\"\nnamespace = \"ns\"\n[default]\nwidth = \"4KiB\"\n[[tier]]\nname = \
-                    \"hdd\"\nservers = [\"s0\", \"s1\", \"s2\"]\n";
+        let (default, tiers) = if lands {
+            let fast = format!("[[tier]]\nname = \"{LANDING_TIER}\"\nservers = [\"s2\"]\n");
+            (
+                format!("land = \"{LANDING_TIER}\"\n"),
+                format!("[[tier]]\nname = \"hdd\"\nservers = [\"s0\", \"s1\"]\n{fast}"),
+            )
+        } else {
+            (String::new(), "[[tier]]\nname = \"hdd\"\nservers = [\"s0\", \"s1\", \"s2\"]\n".to_owned())
+        };
+        let text = format!(
+            "name = \"scratch\"\nmount = \"mnt\"\nnamespace = \"ns\"\n[default]\nwidth = \"4KiB\"\n{default}{tiers}"
+        );
         let bench = Bench { dir };
         fs::write(bench.pool(), text).expect("a pool file");
         Pool::load(&bench.pool()).expect("the pool file is right").prepare().expect("a pool");

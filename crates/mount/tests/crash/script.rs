@@ -15,6 +15,7 @@ use stripewise_optimisation::OptimisationSetting;
 use stripewise_store::drain::DrainWatch;
 use stripewise_store::handle::Optimisations;
 use stripewise_store::hints::DirectoryHints;
+use stripewise_store::relief::{Leaving, relieve};
 use stripewise_store::small_files::{MovedBefore, NewHead, move_small_files};
 use stripewise_store::{Error, Pool, Store, Then};
 
@@ -87,6 +88,11 @@ pub enum Op {
         path: &'static str,
         layout: usize,
     },
+    /// A file leaves the tier on which it has landed for its place, up to that byte.
+    ToItsPlace {
+        path: &'static str,
+        until: u64,
+    },
     Rule {
         pattern: &'static str,
         layout: usize,
@@ -136,11 +142,19 @@ impl Script {
         self.ops.iter().any(|op| matches!(op, Op::FillTier { .. }))
     }
 
+    /// Whether new files land on a tier first.
+    pub fn lands(&self) -> bool {
+        self.ops.iter().any(|op| matches!(op, Op::ToItsPlace { .. }))
+    }
+
     /// Whether the mount keeps back what was written.
     fn keeps_back(&self) -> bool {
         self.ops.iter().any(|op| matches!(op, Op::Hint { setting } if setting.starts_with("writebehind")))
     }
 }
+
+/// The tier on which new files land, in pools where they do.
+pub const LANDING_TIER: &str = "fast";
 
 /// Layouts that files get in the course of a script, for pools of three servers.
 pub fn layout(index: usize) -> Layout {
@@ -267,6 +281,7 @@ fn step(index: usize, op: &Op, pool: &Pool, mounts: [&Path; 2], held: &mut Held)
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
+        Op::ToItsPlace { path, until } => to_its_place(pool, path, *until),
         Op::Rule { pattern, layout: index } => {
             store(pool)
                 .set_rule(&Pattern::new(pattern).expect("a pattern"), &layout(*index))
@@ -288,6 +303,28 @@ fn step(index: usize, op: &Op, pool: &Pool, mounts: [&Path; 2], held: &mut Held)
         Op::Threshold { share, moves } => move_by_threshold(pool, *share, *moves, &mut held.moved),
     }
     Ok(())
+}
+
+/// Has a file leave the tier on which new files land, up to byte `until`.
+fn to_its_place(pool: &Pool, path: &str, until: u64) {
+    loop {
+        let found = store(pool).parts_on(LANDING_TIER, &HashMap::new()).expect("the tree can be read").parts;
+        let part = found.into_iter().find(|part| part.path == path).expect("the file is on the tier");
+        let leaving = Leaving {
+            path: part.path,
+            handle: part.handle,
+            version: part.version,
+            stretches: vec![(0, until)],
+            to_its_place: true,
+        };
+        let moved = relieve(&pool.file, LANDING_TIER, &[leaving], &mut On).expect("no other process moves files");
+        match &moved.staying[..] {
+            [] => return assert_eq!(moved.moved_files, 1, "{path} leaves the tier"),
+            // The mount has not noticed the close yet.
+            staying => assert!(staying.iter().all(|staying| staying.is_busy), "{path} stays: {staying:?}"),
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Waits until the mounts have noticed all closes.

@@ -324,6 +324,29 @@ pub fn all() -> Vec<Script> {
             ]
             .concat(),
         ),
+        // New files land on a tier, and leave it: one part by part, the other as it grows and is shortened.
+        script(
+            "landing",
+            [durable("f", W), durable("g", 9000)].concat(),
+            [
+                vec![Op::ToItsPlace { path: "f", until: 12_288 }],
+                with(vec![Op::Write { slot: 0, offset: 10_000, len: 5000 }, sync()]),
+                vec![Op::ToItsPlace { path: "f", until: u64::MAX }],
+                with(vec![Op::Write { slot: 0, offset: 25_000, len: 9000 }, sync()]),
+                vec![
+                    Op::Open { slot: 1, path: "g", how: How::Existing },
+                    Op::Truncate { slot: 1, size: 5000 },
+                    Op::Write { slot: 1, offset: 20_000, len: 3000 },
+                    Op::Sync { slot: 1 },
+                    Op::Close { slot: 1 },
+                    Op::Settle,
+                    Op::ToItsPlace { path: "g", until: u64::MAX },
+                    Op::Rename { from: "g", to: "f" },
+                    names(),
+                ],
+            ]
+            .concat(),
+        ),
         script(
             "owner",
             durable("f", W),
