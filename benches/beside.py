@@ -147,8 +147,38 @@ def run(context: Context) -> Iterator[Figure | str]:
             yield Figure(f"{what}, no drain", max(alone), "ms", note=f"longest of {len(alone)} {many}")
             target = Target(most=MOST_MS)
             yield Figure(f"{what}, drain", max(beside), "ms", target=target, note=f"longest of {len(beside)} {many}")
+        yield from _switches(pool)
     finally:
         checked([*STRIPEWISE, "umount", pool.mount])
+
+
+def _switches(pool: Pool) -> Iterator[Figure]:
+    """The longest wait of a write to open files that all move meanwhile.
+
+    Beside fio hardly one comes to its switch.
+    """
+    waits_ms: dict[bool, list[float]] = {}
+    moved_files = 0
+    for moves in (False, True):
+        writer = Writer(pool)
+        writer.start()
+        try:
+            if moves:
+                command = [*STRIPEWISE, "pool", "drain", pool.file, "hdd.3", "--wait", "--urgent", "--json"]
+                moved_files = json.loads(checked(command))["moved_files"]
+            else:
+                time.sleep(SECONDS)
+        finally:
+            writer.ended.set()
+            writer.join()
+        waits_ms[moves] = writer.waits_ms
+    if moved_files == 0:
+        raise BenchmarkError("all files had moved before the last drain: nothing was measured; more has to move")
+    note = f"longest of {len(waits_ms[False])} writes"
+    yield Figure("a write to open files, no fio, no drain", max(waits_ms[False]), "ms", note=note)
+    note = f"longest of {len(waits_ms[True])} writes; {moved_files} files move"
+    target = Target(most=MOST_MS)
+    yield Figure("a write to open files, no fio, urgent drain", max(waits_ms[True]), "ms", target=target, note=note)
 
 
 def _throughput(context: Context, pool: Pool) -> Iterator[Figure | str]:
