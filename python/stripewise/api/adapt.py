@@ -38,6 +38,7 @@ from stripewise.api import (
     small_files,
     swaps,
     tier_room,
+    unplanned,
 )
 from stripewise.api import plan as planning
 from stripewise.api import trace as traces
@@ -303,9 +304,17 @@ def _plan_and_move(
     decision |= _read_ahead(pool, heat, dry_run=decision["dry_run"])
     with ending.scratch_directory() as scratch:
         log = scratch / "heat.csv"
-        heat_bytes = _write_requests(pool, heat, log)
-        trace = traces.read(log)
-        made = planning.plan(trace, pool=pool, planner=planner, root=pool.mount)
+        try:
+            heat_bytes, trace, made = _planned(pool, heat, planner, log)
+        except StripewiseError:
+            # One file of one user keeps no other from moving.
+            heat, left_out = unplanned.without(pool, heat)
+            if not left_out:
+                raise
+            unnamed = decision["skipped"] = [*unnamed, *left_out]
+            if not heat["files"]:
+                return _kept(decision, NONE_MOVES)
+            heat_bytes, trace, made = _planned(pool, heat, planner, log)
         document = made.document
         decision["planner"] = document["planner"]
         if document["comparison"] is not None:
@@ -330,6 +339,16 @@ def _plan_and_move(
         return _decide(asked, limits, decision, _best(can_move), (Pacer.of(pool, pace, watch), watch))
 
 
+def _planned(pool: Pool, heat: PoolHeat, planner: str, log: Path) -> tuple[float, traces.Trace, planning.Plan]:
+    """The bytes of the heat, the requests that stand for it, and what is planned for these.
+
+    Raises `StripewiseError` where nothing can be planned, as for a file that cannot be read.
+    """
+    heat_bytes = _write_requests(pool, heat, log)
+    trace = traces.read(log)
+    return heat_bytes, trace, planning.plan(trace, pool=pool, planner=planner, root=pool.mount)
+
+
 def _with_names(heat: PoolHeat) -> tuple[PoolHeat, list[dict[str, str]]]:
     """The heat of files that a layout file can name, and those that it cannot: these stay where they are.
 
@@ -349,7 +368,7 @@ class _Asked:
     pool: Pool
     heat: PoolHeat
     unnamed: list[dict[str, str]]
-    """Files that no layout file can name, and why."""
+    """Files that no layout file can name, or that cannot be planned, and why."""
     cuts_s: list[float]
     scratch: Path
     horizon_bytes: float
