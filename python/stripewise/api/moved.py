@@ -27,6 +27,7 @@ FILE = "adapt-moves.jsonl"
 """In the pool's namespace."""
 RECORD_BYTES = 64 << 20
 """Copied of one file, at most, without a line of it."""
+BOOT = Path("/proc/sys/kernel/random/boot_id")
 DAY_S = 86_400
 TOGETHER_S = 600
 """Lines of that time that go are remembered as one."""
@@ -61,6 +62,20 @@ def kept(pool: Pool) -> Kept:
     return Kept(pool.namespace / FILE, _remembered)
 
 
+_boot: list[str] = []
+"""Which boot of the machine this is, once it was asked for; empty where the kernel does not say."""
+
+
+def _now_in_boot() -> tuple[str, float]:
+    """Which boot of the machine this is, and seconds since then, whatever the clock says."""
+    if not _boot:
+        try:
+            _boot.append(BOOT.read_text(encoding="ascii").strip())
+        except OSError:
+            _boot.append("")
+    return _boot[0], time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 def _remembered(lines: Sequence[Record], _: Sequence[Record]) -> list[Record]:
     """What was copied of late, by `TOGETHER_S`: for the limit. It counts from the last of these lines on."""
     sums: dict[int, Record] = {}
@@ -68,7 +83,7 @@ def _remembered(lines: Sequence[Record], _: Sequence[Record]) -> list[Record]:
         copied = _copied_bytes(line)
         if copied is not None:
             together = sums.setdefault(int(line["time_s"] // TOGETHER_S), {"what": "copied", "copied_bytes": 0})
-            together["time_s"] = line["time_s"]
+            together |= {key: line[key] for key in ("time_s", "boot", "boot_s") if key in line}
             together["copied_bytes"] += copied
     return list(sums.values())[-MOST_REMEMBERED:]
 
@@ -84,6 +99,9 @@ def record(pool: Pool, line: Mapping[str, Any]) -> None:
 
     Raises `StripewiseError` where that fails: what cannot be counted may not be copied.
     """
+    if line.get("what") == "copied":
+        boot, boot_s = _now_in_boot()
+        line = {**line, "boot": boot, "boot_s": boot_s}
     try:
         kept(pool).append(line)
     except OSError as error:
@@ -113,29 +131,36 @@ class _Known:
 
     inode: int = 0
     at: int = 0
-    copied: list[tuple[float, int]] = field(default_factory=list)
-    """When, and bytes, in the order of the lines; those of a minute are one."""
+    copied: list[tuple[float, float, int]] = field(default_factory=list)
+    """When, in seconds since this boot of the machine (0: in another one), and bytes, in the order of the lines.
+
+    Those of a minute are one.
+    """
 
     def add(self, lines: list[Record]) -> None:
+        boot, _ = _now_in_boot()
         for line in lines:
             time_s, copied = line["time_s"], _copied_bytes(line) or 0
+            boot_s = decided.number(line, "boot_s") if boot and line.get("boot") == boot else None
             if self.copied and self.copied[-1][0] // MINUTE_S == time_s // MINUTE_S:
-                before_s, before = self.copied.pop()
-                time_s, copied = max(time_s, before_s), before + copied
-            self.copied.append((time_s, copied))
+                before_s, before_boot_s, before = self.copied.pop()
+                time_s, copied, boot_s = max(time_s, before_s), before + copied, max(boot_s or 0.0, before_boot_s)
+            self.copied.append((time_s, boot_s or 0.0, copied))
 
     def since(self, since_s: float) -> int:
         """The bytes of lines that are no older. O(minutes with a line).
 
         A line of the future is one of a clock that was ahead: it is as old as the next one, or as of now where none
-        follows.
+        follows. One of a clock that was behind, or before it was put ahead, is as old as this boot of the machine says.
         """
         found, next_s = 0, time.time()
-        now_s = next_s
-        for time_s, copied in reversed(self.copied):
+        now_s, (_, now_boot_s) = next_s, _now_in_boot()
+        for time_s, boot_s, copied in reversed(self.copied):
             if time_s <= now_s:
                 next_s = time_s
-            if next_s > since_s:
+            # A name space of another time may be ahead.
+            is_of_late = boot_s > 0 and now_boot_s - (now_s - since_s) < boot_s <= now_boot_s
+            if next_s > since_s or is_of_late:
                 found += copied
         return found
 
