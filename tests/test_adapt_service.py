@@ -20,6 +20,7 @@ from stripewise.api import (
     adapt_service,
     asking,
     between,
+    ending,
     kept_lines,
     landing,
     leaving,
@@ -308,8 +309,9 @@ def test_a_service_prints_a_line_of_json_for_each_decision(file, stripewise):
     assert [json.loads(line)["verdict"] for line in lines] == kept[:-1] and kept[-1] == "failed"
 
 
-def test_a_service_that_systemd_stops_leaves_nothing_behind(hot, tmp_path):
-    """SIGTERM comes while it plans, with what it plans from in a directory of its own."""
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_service_that_systemd_stops_or_whose_terminal_is_closed_leaves_nothing_behind(hot, tmp_path, number):
+    """The signal comes while it plans, with what it plans from in a directory of its own."""
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     command = [BIN / "stripewise", "adapt", hot[1], "--period", "1", "--promote", "0"]
@@ -317,11 +319,22 @@ def test_a_service_that_systemd_stops_leaves_nothing_behind(hot, tmp_path):
         end_s = time.monotonic() + PATIENCE_S
         while not list(scratch.iterdir()):
             assert time.monotonic() < end_s and service.poll() is None
-        service.terminate()
-        assert service.wait(PATIENCE_S) == -signal.SIGTERM
+        service.send_signal(number)
+        assert service.wait(PATIENCE_S) == -number
     assert list(scratch.iterdir()) == []
     with adapting.alone(Pool.load(hot[1])):
         pass
+
+
+def test_a_sighup_that_is_ignored_ends_nothing():
+    """As by `nohup`."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with ending.tidy_end():
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.parametrize("late", ["mount", "directory"])

@@ -1,4 +1,7 @@
-"""The end of a process by SIGTERM, as systemd and `kill` send it: not before what was begun is cleared away."""
+"""The end of a process by SIGTERM, as systemd and `kill` send it, or by SIGHUP, as of a terminal that is closed.
+
+It does not end before what was begun is cleared away.
+"""
 
 from __future__ import annotations
 
@@ -21,15 +24,18 @@ _ended: int | None = None
 
 @contextmanager
 def tidy_end() -> Iterator[None]:
-    """SIGTERM leaves this as an exception would, and then ends the process as if it had done so at once.
+    """SIGTERM and SIGHUP leave this as an exception would, and then end the process as if they had done so at once.
 
-    A move stops where it is, as by Ctrl-C. Only in the main thread.
+    A move stops where it is, as by Ctrl-C. A SIGHUP that is ignored, as by `nohup`, stays so. Only in the main thread.
     """
-    before = signal.signal(signal.SIGTERM, _end)
+    is_ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    heeded = (signal.SIGTERM,) if is_ignored else (signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, _end) for number in heeded}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
         if _ended is not None:
             signal.signal(_ended, signal.SIG_DFL)
             os.kill(os.getpid(), _ended)
@@ -37,7 +43,7 @@ def tidy_end() -> Iterator[None]:
 
 @contextmanager
 def scratch_directory() -> Iterator[Path]:
-    """A directory for what is needed in here; it is gone afterwards, whenever SIGTERM comes."""
+    """A directory for what is needed in here; it is gone afterwards, whenever such a signal comes."""
     made = None
     try:
         with _whole():
