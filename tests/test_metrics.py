@@ -270,6 +270,27 @@ def test_clients_that_say_nothing_take_no_more_than_their_places(emulated):
         end()
 
 
+def test_a_client_that_says_a_letter_now_and_then_does_not_keep_its_place(emulated, monkeypatch):
+    monkeypatch.setattr(metrics, "CLIENT_S", 0.3)
+    url, end = metrics.serve(emulated, "0")
+    try:
+        with socket.create_connection(("127.0.0.1", int(url.split(":")[2].split("/")[0]))) as client:
+            client.settimeout(0.05)
+            until_s, answer = time.monotonic() + PATIENCE_S, None
+            while answer is None:
+                assert time.monotonic() < until_s, "it is not closed"
+                try:
+                    client.send(b"a")
+                    answer = client.recv(1)
+                except TimeoutError:
+                    continue
+                except OSError:
+                    break
+        assert asked(url)["stripewise_server_up", "hdd.0"] == 1.0
+    finally:
+        end()
+
+
 @pytest.mark.parametrize("accept", ["application/openmetrics-text; version=x", "text/plain; version=\xff", ";;q="])
 def test_words_of_a_client_are_no_fault_of_the_server(emulated, accept, capfd):
     url, end = metrics.serve(emulated, "0")

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from socketserver import ThreadingMixIn
-from threading import BoundedSemaphore, Lock, Thread
+from threading import BoundedSemaphore, Lock, Thread, Timer
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
@@ -31,7 +31,7 @@ LOOPBACK = "127.0.0.1"
 CLIENTS = 16
 """Connections at once: of more the last ones are closed. Each takes a descriptor and a thread of the mover."""
 CLIENT_S = 10.0
-"""For how long a connection may say nothing."""
+"""For how long a connection may say nothing, and how long it may take to ask."""
 SHARE = 0.01
 """Of the time, at most, for looks at all datafiles, which say what the pool has on its servers."""
 
@@ -112,14 +112,25 @@ class _Server(ThreadingMixIn, WSGIServer):
             self._free.release()
             raise
 
-    def process_request_thread(self, *request: Any) -> None:  # noqa: ANN401
+    def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
+        # One that says a byte now and then would keep its place for days.
+        asks = Timer(CLIENT_S, _hear_no_more, [request])
+        asks.daemon = True
         try:
-            super().process_request_thread(*request)
+            asks.start()
+            super().process_request_thread(request, client_address)
         finally:
+            asks.cancel()
             self._free.release()
 
     def handle_error(self, *_: object) -> None:
         """Nothing: a client that goes, or asks for nonsense, is no fault of this process."""
+
+
+def _hear_no_more(client: socket.socket) -> None:
+    """What it has asked so far is what is answered; an answer that is under way goes on."""
+    with suppress(OSError):
+        client.shutdown(socket.SHUT_RD)
 
 
 def _app(registry: CollectorRegistry) -> Any:  # noqa: ANN401
