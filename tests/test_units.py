@@ -24,3 +24,10 @@ def test_plurals():
         "2 processes",
         "1,024 files",
     ]
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(0.0, "0.0 us"), (-1563.01, "-1563 s"), (-0.004, "-4.00 ms"), (-9e-5, "-90.0 us")]
+)
+def test_a_time_that_is_lost_has_the_unit_of_one_that_is_gained(value, shown):
+    assert units.seconds(value) == shown

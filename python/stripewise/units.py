@@ -31,7 +31,9 @@ def mib_per_s(bytes_per_s: float) -> str:
 
 
 def seconds(value: float) -> str:
-    """A time with its unit: `4.00 ms`, `12.3 s`, `90 us`."""
+    """A time with its unit: `4.00 ms`, `12.3 s`, `90 us`; with a minus what is lost."""
+    if value < 0:
+        return f"-{seconds(-value)}"
     if value >= 100:
         return f"{value:.0f} s"
     if value >= 1:
