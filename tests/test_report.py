@@ -14,7 +14,7 @@ import pytest
 import stripewise as sw
 from browser import Browser
 from stripewise import _native
-from stripewise.report.sections import small_files
+from stripewise.report.sections import layout_map, small_files
 from stripewise.units import about_bytes, mib_per_s
 from test_cluster import CLUSTER
 
@@ -343,6 +343,25 @@ def test_a_slide_of_a_log_with_hostile_names_and_of_an_empty_one_is_drawn(stripe
     stripewise("trace", "-o", tmp_path / "none.trace", "--", "cat", tmp_path / "file")
     stripewise("report", tmp_path / "none.trace", "-o", tmp_path / "s.svg")
     assert "No byte read or written" in (tmp_path / "s.svg").read_text()
+
+
+def test_a_map_has_the_row_of_the_metadata_tier_above_its_axis():
+    def stripes(*servers):
+        return [{"server": server, "width_bytes": 4096} for server in servers]
+
+    regions = [
+        {"offset": 0, "round": ["meta:4KiB"], "stripes": stripes("meta")},
+        {"offset": 4096, "round": ["hdd.0:4KiB", "ssd.0:4KiB"], "stripes": stripes("hdd.0", "ssd.0")},
+    ]
+    for tiers in (["hdd", "ssd"], ["hdd", "ssd", "meta"]):
+        names = ["hdd.0", "ssd.0", *(["meta"] if "meta" in tiers else [])]
+        facts = SimpleNamespace(load={"servers": [{"name": name} for name in names], "tiers": tiers})
+        drawn = str(layout_map._map(facts, "a", regions, 8192))
+        for svg in re.findall(r"<svg.*?</svg>", drawn, re.DOTALL):
+            (height,) = re.findall(r'class="background"[^>]*d="M0.5,0.5h[\d.]+v([\d.]+)h', svg)
+            bars = re.findall(r'd="M[\d.]+,([\d.]+)h[\d.]+v([\d.]+)h-[\d.]+Z"[^>]*fill="var\(--tier', svg)
+            assert len(bars) == 3
+            assert all(float(top) + float(tall) <= float(height) for top, tall in bars), svg
 
 
 def test_the_metadata_tier_is_drawn_with_what_was_predicted():

@@ -105,7 +105,8 @@ def _map(facts: Facts, title: str, regions: list[_native.RegionInfo], extent: in
         labels.append(
             {"at": (region["offset"] + end) / 2, "name": f"R{number}", "wide": (end - region["offset"]) / extent}
         )
-    order = [*(facts.load["tiers"] if by_tier else servers), "meta"]
+    # Where files are on the metadata tier, it stands among the servers already: a row drawn twice leaves the picture.
+    order = list(dict.fromkeys([*(facts.load["tiers"] if by_tier else servers), "meta"]))
     order = [name for name in order if name != "meta" or any(row["row"] == "meta" for row in rows)]
 
     def draw_at(width: int) -> chart.Chart:
