@@ -1,6 +1,7 @@
 """Servers come and go, by the installed command, while real programs use the pool."""
 
 import json
+import os
 import random
 import signal
 import sqlite3
@@ -340,6 +341,34 @@ def test_a_directory_on_the_mount_of_another_pool_is_no_server(mounted, tmp_path
     refused = mounted.stripewise("pool", "add", tmp_path / "other.toml", mounted.mount / "sub", check=False)
     assert refused.returncode == 1 and "lies on a mount of pool" in " ".join(refused.stderr.split()), refused.stderr
     assert len(Pool.load(tmp_path / "other.toml").servers) == 1
+
+
+@pytest.mark.parametrize("command", [["add"], ["replace", "hdd.0"]])
+def test_a_directory_of_another_pool_or_inside_a_server_s_is_no_server(stripewise, tmp_path, command):
+    """A server keeps to a hidden directory of its pool's name, so that the paths of both do not meet."""
+    one, two, free = (tmp_path / name for name in ("one", "two", "free"))
+    for directory in (one / "inside", two / "inside", free):
+        directory.mkdir(parents=True)
+    file = tmp_path / "pool.toml"
+    stripewise("pool", "init", "--hdd", one, "--name", "own", "--output", file)
+    stripewise("pool", "init", "--hdd", two, "--name", "other", "--output", tmp_path / "other.toml")
+    # What is no marker, and what would be waited for, says nothing.
+    (free / ".odd").mkdir()
+    os.mkfifo(free / ".odd" / ".stripewise")
+    (free / ".odder").mkdir()
+    (free / ".odder" / ".stripewise").write_bytes(b"\xff")
+    before = file.read_text()
+    for directory, said in (
+        (one / "inside", f"lies inside hdd.0 ({one}), on the same disk"),
+        (two, f"belongs to another pool, 'other' ({two / '.other'})"),
+        (two / "inside", f"lies inside {two}, which belongs to another pool, 'other'"),
+    ):
+        refused = stripewise("pool", *command[:1], file, *command[1:], directory, check=False)
+        assert refused.returncode == 1 and said in " ".join(refused.stderr.split()), refused.stderr
+        assert file.read_text() == before and not [entry for entry in directory.iterdir() if "own" in entry.name]
+    # A directory with nothing of a pool in it is free, and so is that of the names of this one.
+    stripewise("pool", "add", file, free)
+    assert "hdd.1" in [server.name for server in Pool.load(file).servers]
 
 
 def test_no_name_of_a_file_makes_a_line_of_its_own(capsys):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from stripewise import _native, devices
 from stripewise._native import StripewiseError
-from stripewise.api import adapt, pools, swaps
+from stripewise.api import adapt, apart, pools, swaps
 from stripewise.api.pacing import Pace, Pacer, Progress
 from stripewise.pool import Pool
 
@@ -58,7 +58,8 @@ def directory_on(pool: Pool, disk: Path) -> Path:
     """Where a server of the pool keeps to on a disk, as `pools.make` places it.
 
     Of a server that the pool has it is the path that the pool file says, whatever links lead there. Raises
-    `StripewiseError` for what is no directory, and for one inside the pool's mount or namespace, or around them.
+    `StripewiseError` for what is no directory, for one inside the pool's mount or namespace, or around them, and for
+    one that another pool has a server in, or that lies inside the directory of a server.
     """
     try:
         if not disk.is_dir():
@@ -89,6 +90,7 @@ def _check_apart(pool: Pool, disk: Path, found: Path) -> None:
                 "its own"
             )
     pools.check_on_a_disk(disk)
+    apart.check(pool, disk)
 
 
 @dataclass(frozen=True)
