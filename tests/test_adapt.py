@@ -615,6 +615,25 @@ def test_what_programs_have_removed_leaves_room(pool):
     assert (found.servers_s, found.tiers_s, found.pool_s) == ({"hdd.0": 72_000}, {}, None)
 
 
+def test_a_gain_is_measured_by_the_last_speed_of_the_layouts_before_the_move():
+    """As where one asks for a decision twice: the period before the move has no requests."""
+    now = {"hdd.0": Done(1000, 4000, 0, 1.0, 1.0)}
+    moved = {"verdict": "moved", "ratio": 3.0, "done": {"hdd.0": [0, 0, 0, 0.0, 0.0]}}
+    served, idle = {"verdict": "kept", "served_bytes_per_s": 1000.0}, {"verdict": "kept"}
+    found = measured.since_then([served, idle, moved], now)
+    assert found["measured"]["before_bytes_per_s"] == 1000.0 and found["measured"]["ratio"] == 4.0
+    assert found["measured"]["predicted_ratio"] == 3.0
+    own = measured.since_then([served, {**moved, "served_bytes_per_s": 500.0}], now)
+    assert own["measured"]["ratio"] == 8.0, "what is known of the period right before it counts first"
+    # Other layouts say nothing: those before another move, a promotion or a relief.
+    for other in (
+        [{**served, "verdict": "moved"}, moved],
+        [served, {**idle, "promoted": {"times": 1}}, moved],
+        [served, {**moved, "relieved": {"ssd": 1}}],
+    ):
+        assert "measured" not in measured.since_then(other, now), other
+
+
 def test_what_is_no_count_in_the_state_is_not_believed():
     now = {"hdd.0": Done(501, 5, 5, 1.0, 1.0)}
     for wrong in (None, [], {"hdd.0": 1}, {"hdd.0": [1, 2]}, {"hdd.0": [0, 0, 0, "x", 0]}, {"gone": [0, 0, 0, 0, 0]}):

@@ -64,15 +64,16 @@ def since_then(decisions: Sequence[Mapping[str, Any]], now: Mapping[str, Done]) 
     """What the servers have served a second since the last of `decisions`, and what the last move has gained.
 
     The speed is bytes over the time of the busiest server: the same for much to do as for little. The gain is that
-    speed over the one before the move; it is in one decision, the first one after the move with both known.
+    speed over the last one that is known of the layouts before the move; it is in one decision, the first one after
+    the move with both known.
     """
     speed = _bytes_per_s(_numbers(decisions[-1].get("done")), now) if decisions else None
     if speed is None:
         return {}
     found = {"served_bytes_per_s": speed}
-    for decision in reversed(decisions):
-        before, predicted = number(decision, "served_bytes_per_s"), number(decision, "ratio")
+    for last, decision in reversed(list(enumerate(decisions))):
         if decision.get("verdict") == "moved":
+            before, predicted = _before_move(decisions[: last + 1]), number(decision, "ratio")
             if before and predicted:
                 gain = {"before_bytes_per_s": before, "after_bytes_per_s": speed, "ratio": speed / before}
                 return {**found, "measured": {**gain, "predicted_ratio": predicted}}
@@ -80,6 +81,20 @@ def since_then(decisions: Sequence[Mapping[str, Any]], now: Mapping[str, Done]) 
         if "measured" in decision:
             break
     return found
+
+
+def _before_move(decisions: Sequence[Mapping[str, Any]]) -> float | None:
+    """How fast the servers were before the move of the last of these; the period right before it may say nothing.
+
+    Then an earlier one counts, by the same layouts: none from before another move, a promotion or a relief.
+    """
+    for decision in reversed(decisions):
+        if decision is not decisions[-1] and decision.get("verdict") == "moved":
+            return None
+        speed = number(decision, "served_bytes_per_s")
+        if speed or decision.get("promoted") or decision.get("relieved"):
+            return speed
+    return None
 
 
 @dataclass(frozen=True)
