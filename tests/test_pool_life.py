@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -369,6 +370,28 @@ def test_a_directory_of_another_pool_or_inside_a_server_s_is_no_server(stripewis
     # A directory with nothing of a pool in it is free, and so is that of the names of this one.
     stripewise("pool", "add", file, free)
     assert "hdd.1" in [server.name for server in Pool.load(file).servers]
+
+
+@pytest.mark.parametrize("command", ["remove", "replace"])
+def test_the_disk_of_the_names_is_told_of_when_its_last_server_goes(stripewise, tmp_path, command):
+    """Its user unmounts it otherwise, and the pool has no names."""
+    file, there, other = tmp_path / "pool.toml", tmp_path / "there", tmp_path / "other"
+    there.mkdir()
+    other.mkdir()
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as elsewhere:
+        assert Path(elsewhere).stat().st_dev != there.stat().st_dev
+        stripewise("pool", "init", "--hdd", elsewhere, "--hdd", there, "--name", "own", "--output", file)
+        if command == "remove":
+            stripewise("pool", "drain", file, "hdd.1")
+            silent = stripewise("pool", "remove", file, "hdd.1")
+            assert "the names of the pool" not in silent.stderr, "the disk of hdd.1 has no names"
+            stripewise("pool", "add", file, other, "--tier", "hdd")
+            stripewise("pool", "drain", file, "hdd.0")
+            done = stripewise("pool", "remove", file, "hdd.0")
+        else:
+            done = stripewise("pool", "replace", file, "hdd.0", other)
+        said = " ".join(done.stderr.split())
+        assert f"still on that disk, in {elsewhere}/.own-names: leave it mounted" in said
 
 
 def test_no_name_of_a_file_makes_a_line_of_its_own(capsys):

@@ -1,4 +1,4 @@
-"""Whether a disk is free for a server of a pool: none of another pool is on it, and it lies inside no other server."""
+"""What else is on the disk of a server: another pool's server, another server of the pool, the names of the pool."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stripewise._native import StripewiseError
 from stripewise.api import swaps
 from stripewise.pool import Pool
 
-__all__ = ["check"]
+__all__ = ["check", "has_names_alone"]
 
 LONGEST = 4096
 """Bytes of a marker that are read."""
@@ -46,6 +46,21 @@ def check(pool: Pool, disk: Path) -> None:
                 f"{disk} {what} another pool, '{marker.get('pool')}' ({root}): name a directory of its own, best on a "
                 "disk of its own"
             )
+
+
+def has_names_alone(pool: Pool, server: str) -> bool:
+    """Whether the pool's names are on the disk of a server, and no other server: with that server gone, they stay.
+
+    Emulated servers are on no disk of their own. A system call for each server.
+    """
+    disks = {of.name: of.path.parent for tier in pool.tiers if not tier.emulated for of in tier.servers}
+    if server not in disks:
+        return False
+    try:
+        device = disks.pop(server).stat().st_dev
+        return pool.namespace.stat().st_dev == device and all(disk.stat().st_dev != device for disk in disks.values())
+    except OSError:
+        return False
 
 
 def _marked(place: Path) -> Iterator[tuple[Path, dict[str, object]]]:

@@ -18,6 +18,7 @@ from stripewise.units import about_bytes, counted
 if TYPE_CHECKING:
     from stripewise.api.pacing import Progress
     from stripewise.api.pool_life import Drained, Rebalanced, StayingFile
+    from stripewise.api.pools import Pool
 
 SHOWN_STRETCHES = 4
 """Ranges of bytes that are named of a file; --json has 4096, and how many it leaves out."""
@@ -78,6 +79,11 @@ def report(done: Drained, server: str, *, everything: bool) -> None:
         f"changed {counted(done['rules'], 'rule')} for files to come; {counted(len(staying), 'file')} "
         f"{'stays' if len(staying) == 1 else 'stay'}"
     )
+
+
+def hint_at_names(pool: Pool) -> None:
+    """Says that the disk of a server that was removed has to stay."""
+    console.hint(f"the names of the pool are still on that disk, in {name(str(pool.namespace))}: leave it mounted")
 
 
 def list_staying(done: Drained, server: str, *, everything: bool) -> None:

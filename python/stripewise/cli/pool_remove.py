@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from stripewise.api import pool_life
+from stripewise.api import apart, pool_life
 from stripewise.api.pools import Pool
 from stripewise.cli import draining
 
@@ -37,7 +37,10 @@ def pool_remove(
     Exit codes: 0 removed and nothing lost, 1 refused, or files lost bytes.
     """
     pool = Pool.load(pool_file)
+    keeps_names = not lost and apart.has_names_alone(pool, server)
     with draining.moving(f"removing {server}") as progress:
         done = pool_life.remove(pool, server, lost=lost, pace=draining.pace(rate, urgent), progress=progress)
+    if keeps_names and not done["staying"]:
+        draining.hint_at_names(pool)
     said = f"{server} is removed" if lost or not done["staying"] else f"{server} is not removed"
     draining.end(done, server, said, everything=everything, document={} if as_json else None)

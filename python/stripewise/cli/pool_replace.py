@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from stripewise.api import pool_life
+from stripewise.api import apart, pool_life
 from stripewise.api.pools import Pool
 from stripewise.cli import draining
 
@@ -36,9 +36,12 @@ def pool_replace(
     Exit codes: 0 replaced, 1 files stay or refused.
     """
     pool = Pool.load(pool_file)
+    keeps_names = apart.has_names_alone(pool, server)
     with draining.moving(f"replacing {server}") as progress:
         new, done = pool_life.replace(
             pool, server, directory, wait=wait, pace=draining.pace(rate, urgent), progress=progress
         )
+    if keeps_names and not done["staying"]:
+        draining.hint_at_names(pool)
     said = f"{new} is in the place of {server}" if not done["staying"] else f"{server} is not removed yet"
     draining.end(done, server, said, everything=everything, document={"new": new} if as_json else None)
