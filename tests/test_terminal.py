@@ -4,12 +4,14 @@ import functools
 import io
 import os
 import shlex
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 import rich.console
 
 from stripewise.api.progress import told
-from stripewise.cli import console, fsck, show
+from stripewise.cli import console, draining, fsck, show
 from stripewise.terminal import middle
 
 NASTY = "[/red]:smile:\x1b[35;5m\x1b]0;owned\x07\x9b2J\u202etxt\r\udcff"
@@ -221,3 +223,15 @@ def test_a_table_within_a_group_is_a_list_of_rows_where_it_has_no_room():
     lines = [line.split() for line in written.getvalue().splitlines()]
     assert ["hdd.0"] in lines and len(lines) == 4
     assert "1,234,567" in written.getvalue() and "1.23 ms" in written.getvalue()
+
+
+def test_bars_of_moves_show_bytes_that_are_copied(monkeypatch):
+    """A mover tells of each byte twice, as copied and as read back; `--rate` and `top` count it once."""
+    shown = []
+    bar = SimpleNamespace(add_task=lambda *_, **__: 0, update=lambda _task, **of: shown.append(of))
+    monkeypatch.setattr(console, "_progress", lambda *_: nullcontext(bar))
+    with console.moving() as progress:
+        assert progress("f", 600, 2000)
+    with draining.moving("draining hdd.0") as progress:
+        assert progress("f", 600, 2000)
+    assert [(of["completed"], of["total"]) for of in shown] == [(300, 1000)] * 2

@@ -358,7 +358,10 @@ def unpaused() -> Iterator[None]:
 
 @contextmanager
 def moving() -> Iterator[Callable[[str, int, int], bool]]:
-    """A progress bar for files that are moved, as the callback that the mover takes; Ctrl-Z does not stop the move."""
+    """A progress bar for files that are moved, as the callback that the mover takes; Ctrl-Z does not stop the move.
+
+    A mover tells of each byte twice, when it is copied and when it is read back: what is shown is half of that.
+    """
     columns = (
         TextColumn("moving {task.description}", markup=False),
         BarColumn(bar_width=30),
@@ -370,7 +373,7 @@ def moving() -> Iterator[Callable[[str, int, int], bool]]:
         def update(path: str, done: int, total: int) -> bool:
             if path not in tasks:
                 tasks[path] = bar.add_task(name(path))
-            bar.update(tasks[path], completed=done, total=total)
+            bar.update(tasks[path], completed=done // 2, total=total // 2)
             return True
 
         yield update

@@ -40,14 +40,14 @@ def pace(rate: str | None, urgent: bool) -> Pace:
 def moving(what: str, besides: str = "") -> Iterator[Progress]:
     """A progress bar with rate and time left; Ctrl-C says that the same command goes on, and what holds `besides`.
 
-    Ctrl-Z does not stop it.
+    Ctrl-Z does not stop it. A mover tells of each byte twice, when it is copied and when it is read back.
     """
     try:
         with console.unpaused(), console.steps() as begin:
             advance = begin(what, True)
 
             def update(_path: str, done: int, total: int) -> bool:
-                advance(done, total)
+                advance(done // 2, total // 2)
                 return True
 
             yield update
