@@ -18,8 +18,9 @@ import pytest
 
 from conftest import READ_HOT
 from stripewise.api import adapt as adapting
-from stripewise.api import moving, pacing
+from stripewise.api import measured, moving, pacing
 from stripewise.cli import adapted as cli_adapted
+from stripewise.cli import pool_show
 from stripewise.pool import Pool
 from stripewise.report.facts import Adapted
 from stripewise.report.sections import adapted
@@ -32,6 +33,22 @@ LONG_H = 87_600
 def top(pool):
     stripewise, file = pool
     return stripewise("top", "--pool", file, "--once").stdout
+
+
+def test_the_report_draws_the_heat_of_each_file_for_itself():
+    """A file of three bytes is hotter by the byte than any other, which would be drawn as cold."""
+    facts = SimpleNamespace(adapted=Adapted([("large", 9e6, [0.0, 0.01, 0.04]), ("tiny", 160.0, [50.0] * 3)], []))
+    drawn = str(adapted.draw(facts))
+    wide = drawn[drawn.index("<svg") : drawn.index("</svg>")]
+    opaque = [float(of) for of in re.findall(r'fill="var\(--after\)"[^>]* opacity="([\d.]+)"', wide)]
+    assert len(opaque) == 5 and opaque.count(1.0) == 4 and min(opaque) < 0.6, wide
+
+
+def test_a_pool_that_is_full_is_said_to_be_full_now(capsys):
+    pool_show._show_full(measured.Full(7200.0, {"ssd.0": 0.0, "hdd.0": 90_000.0}, {"hdd": 600.0}, 900_000.0))
+    said = " ".join(capsys.readouterr().out.split())
+    assert "ssd.0 is full now, hdd is full in 10.0 minutes, the pool is full in 10.4 days" in said
+    assert "at the rate of the last 2.0 hours" in said
 
 
 def test_heat_and_the_last_decision_with_its_plans_are_shown(hot):

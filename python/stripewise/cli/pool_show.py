@@ -103,12 +103,14 @@ def _show_full(full: measured.Full) -> None:
     firsts = [min(of.items(), key=lambda each: each[1]) for of in (full.servers_s, full.tiers_s) if of]
     firsts += [("the pool", full.pool_s)] if full.pool_s is not None else []
     if firsts:
-        told = ", ".join(f"{name} is full in {_days(in_s)}" for name, in_s in firsts)
+        told = ", ".join(f"{name} is full {f'in {_days(in_s)}' if in_s > 0 else 'now'}" for name, in_s in firsts)
         console.result(f"{told}, at the rate of the last {_days(full.span_s)}, without what was moved")
 
 
 def _days(time_s: float) -> str:
-    return f"{time_s / 86_400:,.1f} days" if time_s >= 2 * 86_400 else f"{time_s / 3600:.1f} hours"
+    if time_s >= 2 * 86_400:
+        return f"{time_s / 86_400:,.1f} days"
+    return f"{time_s / 3600:.1f} hours" if time_s >= 3600 else f"{time_s / 60:.1f} minutes"
 
 
 def _show_seeks(pool: Pool) -> None:

@@ -32,8 +32,9 @@ def draw(facts: Facts) -> Markup:
 
 
 def _heat(adapted: Adapted) -> Markup:
+    # Each file for itself, as `stripewise heat` draws it: by the byte, files of a few bytes are hotter than all others.
     rows = [
-        {"file": short(path), "part": part, "heat": value}
+        {"file": short(path), "part": part, "heat": value / max(parts)}
         for path, _, parts in adapted.heat
         for part, value in enumerate(parts)
         if value > 0
@@ -47,14 +48,17 @@ def _heat(adapted: Adapted) -> Markup:
             scale=altair.Scale(domain=list(range(count))),
             axis=altair.Axis(title="place in the file, from its begin to its end", labels=False, ticks=False),
         )
-        opacity = altair.Opacity("heat:Q", scale=altair.Scale(type="sqrt", range=[0.08, 1]))
+        opacity = altair.Opacity("heat:Q", scale=altair.Scale(type="sqrt", domain=[0, 1], range=[0.08, 1]))
         base = altair.Chart(chart.values(rows)).mark_rect(color=chart.AFTER)
         return base.encode(x=x, y=altair.Y("file:N", sort=files, title=None), opacity=opacity).properties(
             height=altair.Step(18)
         )
 
     numbers = [[path, seconds(cost_us / 1e6), f"{_hottest(parts):.0%}"] for path, cost_us, parts in adapted.heat]
-    words = f"Strips of the {len(files)} hottest files, from begin to end: the fuller, the more a byte cost of late."
+    words = (
+        f"Strips of the {len(files)} hottest files, from begin to end: the fuller, the more a byte cost of late, in "
+        "each file for itself."
+    )
     return chart.figure(
         "What is hot",
         words,
@@ -62,7 +66,7 @@ def _heat(adapted: Adapted) -> Markup:
         table(
             ["file", "heat", "of it in the hottest tenth"], numbers, "Heat of files: what accesses have cost of late"
         ),
-        legend=chart.key([(chart.AFTER, "hot")], "the fuller the hotter, each byte for itself"),
+        legend=chart.key([(chart.AFTER, "hot")], "the fuller the hotter, each file for itself"),
     )
 
 
