@@ -403,6 +403,68 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    /// A process writes, cuts, lengthens, closes and opens a file at any step of its moves, which may stay where it is: its bytes and its
+    /// size are those of a plain file.
+    #[test]
+    fn a_file_that_moves_is_what_its_writers_made_of_it(
+        size in 1_usize..2_000_000,
+        moves in proptest::collection::vec(proptest::collection::vec((0_u64..2_500_000, 1_usize..100_000, 0_u8..6), 1..7), 1..5),
+    ) {
+        let pool = TestPool::new(3);
+        let (store, other) = (pool.open(), pool.open());
+        let (_fd, inode) = create(&store, "file");
+        let mut bytes = pattern(size, 1);
+        write(&inode, &bytes, 0);
+        let writer = other.lookup(Path::new("file")).unwrap().unwrap();
+        writer.register_writer().unwrap();
+        let mut is_open = true;
+        for (number, work) in moves.into_iter().enumerate() {
+            let stripes = [(number as u16 % 3, 4096 + number as u64), ((number as u16 + 1) % 3, 5000)];
+            let new = layout(&[(0, &stripes[..1]), (1 << 20, &stripes)]);
+            let mut left = work.into_iter();
+            let moved = inode.move_watched(&new, "file", true, &mut |_, _| {
+                let Some((at, len, how)) = left.next() else { return Then::On };
+                match how {
+                    0 | 1 if is_open => {
+                        let (young, end) = (pattern(len, number as u64 + at), at as usize + len);
+                        write_all(&writer, &young, at);
+                        bytes.resize(bytes.len().max(end), 0);
+                        bytes[at as usize..end].copy_from_slice(&young);
+                    }
+                    2 | 3 if is_open => {
+                        writer.truncate(at).unwrap();
+                        bytes.resize(at as usize, 0);
+                    }
+                    4 if is_open => {
+                        writer.release_writer().unwrap();
+                        is_open = false;
+                    }
+                    // Beside a move of a file without writers it would wait for this very thread.
+                    5 if !is_open && inode.is_held().unwrap() => {
+                        writer.register_writer().unwrap();
+                        is_open = true;
+                    }
+                    _ => {}
+                }
+                Then::On
+            });
+            if let Err(error) = moved {
+                assert_eq!(error.errno(), Errno::BUSY, "{error}");
+            }
+            assert!(content(&inode) == bytes && content(&writer) == bytes, "after move {number}");
+            if !is_open {
+                writer.register_writer().unwrap();
+                is_open = true;
+            }
+        }
+        writer.release_writer().unwrap();
+        assert!(content(&pool.open().lookup(Path::new("file")).unwrap().unwrap()) == bytes);
+    }
+}
+
 #[test]
 fn zeros_at_the_end_of_a_file_that_moves_beside_its_writer_stay() {
     let pool = TestPool::new(3);
@@ -448,6 +510,71 @@ fn a_file_that_is_cut_while_it_moves_stays() {
     elsewhere.release_writer().unwrap();
     inode.move_to(&new, "file", &mut |_, _| true).unwrap();
     assert!(content(&inode) == expected);
+}
+
+/// Whoever cuts a file off while it moves, and is a writer of it no more when the move would switch: nothing comes back.
+#[test]
+fn a_cut_while_a_file_moves_stays_also_when_its_writer_has_gone() {
+    for (size, longer, cut) in [(1_000_000, 1_000_000, 300_000), (100_000, 3_000_000, 2_000_000)] {
+        for others in [false, true] {
+            let pool = TestPool::new(3);
+            let (store, other) = (pool.open(), pool.open());
+            let (_fd, inode) = create(&store, "file");
+            let elsewhere = other.lookup(Path::new("file")).unwrap().unwrap();
+            elsewhere.register_writer().unwrap();
+            write_all(&elsewhere, &pattern(size, 9), 0);
+            elsewhere.truncate(longer).unwrap();
+            let mut is_cut = false;
+            let moved = inode.move_watched(&layout(&[(0, &[(2, 777)])]), "file", true, &mut |_, _| {
+                if !std::mem::replace(&mut is_cut, true) {
+                    if others {
+                        let third = pool.open().lookup(Path::new("file")).unwrap().unwrap();
+                        third.truncate(cut).unwrap();
+                    } else {
+                        elsewhere.truncate(cut).unwrap();
+                        elsewhere.release_writer().unwrap();
+                    }
+                }
+                Then::On
+            });
+            assert!(is_cut && matches!(moved, Err(Error::Busy { .. })), "{moved:?}");
+            let mut expected = pattern(size, 9);
+            expected.resize(cut as usize, 0);
+            for process in [&inode, &elsewhere] {
+                assert_eq!(process.size_bytes().unwrap(), cut);
+                assert!(content(process) == expected);
+            }
+            if others {
+                elsewhere.release_writer().unwrap();
+            }
+            inode.move_to(&layout(&[(0, &[(2, 777)])]), "file", &mut |_, _| true).unwrap();
+            assert!(content(&pool.open().lookup(Path::new("file")).unwrap().unwrap()) == expected);
+        }
+    }
+}
+
+/// What a move that was killed has left is all there is of the bytes, where the file's own datafiles have gone.
+#[test]
+fn leftovers_stay_where_a_datafile_of_the_file_has_gone() {
+    let pool = TestPool::new(2);
+    let store = pool.open();
+    let (_fd, inode) = create(&store, "file");
+    inode.move_to(&layout(&[(0, &[(0, 4096)])]), "file", &mut |_, _| true).unwrap();
+    write(&inode, &pattern(50_000, 3), 0);
+    let datafile = |server: usize, generation: u32| {
+        let handle = inode.handle();
+        pool.root(server).join(format!("{:02x}/{handle:016x}.{generation:08x}", handle & 0xff))
+    };
+    let found = (1..5).map(|generation| datafile(0, generation)).find(|path| path.exists()).unwrap();
+    let version = inode.placement().unwrap().version;
+    std::fs::create_dir_all(datafile(1, version + 1).parent().unwrap()).unwrap();
+    std::fs::rename(found, datafile(1, version + 1)).unwrap();
+    let error = inode.move_to(&layout(&[(0, &[(1, 4096)])]), "file", &mut |_, _| true).unwrap_err();
+    assert!(error.to_string().contains("is missing"), "{error}");
+    let other = pool.open().lookup(Path::new("file")).unwrap().unwrap();
+    other.register_writer().unwrap();
+    let _ = other.release_writer();
+    assert!(std::fs::read(datafile(1, version + 1)).unwrap() == pattern(50_000, 3));
 }
 
 /// A process that has moved a file beside its writers dies: the writers go on, and who comes after them clears away what it has left.

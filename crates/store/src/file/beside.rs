@@ -17,7 +17,7 @@ use crate::file::lockfile::{LockFile, Purpose};
 use crate::file::marks::BLOCK;
 use crate::file::moving::{Move, Moved, bytes_of};
 use crate::file::steps::Steps;
-use crate::os::error::Result;
+use crate::os::error::{Error, Result};
 use crate::os::sync::guard;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -130,11 +130,14 @@ impl Beside<'_> {
         fence(Ordering::SeqCst);
         let moved =
             Move::beside(self.inode, handle, layout.clone()).and_then(|mut moving| self.passes(&mut moving, go_on));
-        if !matches!(moved, Ok(Some(_))) {
+        if !matches!(moved, Ok(Some(_)) | Err(Error::Unsure { .. })) {
             let _change = self.inode.change_handle()?;
             let mut handle = self.inode.read_handle()?;
-            // What could not be removed stays noted.
-            if handle.layout != self.hash && self.inode.remove_strangers(&handle).is_ok() {
+            // What could not be removed stays noted, and so does the cut of a process that has died over it.
+            if handle.layout != self.hash
+                && self.inode.remove_strangers(&handle, false).is_ok()
+                && handle.cut_at().is_none()
+            {
                 handle.truncating_to = None;
                 self.inode.write_handle(&handle)?;
             }

@@ -26,8 +26,11 @@ use stripewise_layout::ServerId;
 pub(crate) const ATTRIBUTE: &str = "user.stripewise.lengths";
 
 /// Greatest length of an encoded record in bytes: it shares what a file system has for the attributes of an inode (4 KiB on
-/// ext4) with the handle. Of a file with more datafiles than it holds, some 90, nothing is recorded.
+/// ext4) with the handle. Of a file with more datafiles than it holds, some 90, only these are recorded: first of all those that are
+/// shorter than was recorded, then those of which something was.
 const MAX_BYTES: usize = 1024;
+/// Bytes of a record around its entries.
+const AROUND_BYTES: usize = 1 + 8 + 8 + 4;
 
 const FORMAT: u8 = 1;
 
@@ -60,22 +63,20 @@ impl Lengths {
         Self::new(self.logical, self.entries.iter().map(lower).filter(|entry| entry.1 > 0).collect())
     }
 
-    /// The attribute's bytes; `None` when they would exceed [`MAX_BYTES`].
-    pub(crate) fn encode(&self) -> Option<Vec<u8>> {
+    /// The attribute's bytes.
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = vec![FORMAT];
         out.extend(self.logical.to_be_bytes());
         out.extend(self.written_ns.to_be_bytes());
         for (datafile, bytes) in &self.entries {
             out.extend(datafile.server.0.to_be_bytes());
             out.extend(datafile.generation.to_be_bytes());
-            // Few need all eight bytes.
-            let digits = bytes.to_be_bytes();
-            let zeros = bytes.leading_zeros() as usize / 8;
-            out.push((digits.len() - zeros) as u8);
-            out.extend(&digits[zeros..]);
+            let digits = digits_of(*bytes);
+            out.push(digits as u8);
+            out.extend(&bytes.to_be_bytes()[8 - digits..]);
         }
         out.extend(crc32c::crc32c(&out).to_be_bytes());
-        (out.len() <= MAX_BYTES).then_some(out)
+        out
     }
 
     /// Reads what [`Lengths::encode`] wrote for file `logical`; `None` for any other bytes.
@@ -105,6 +106,44 @@ impl Lengths {
         };
         read().ok()
     }
+}
+
+/// Bytes that a number is recorded in: few need all eight.
+fn digits_of(bytes: u64) -> usize {
+    8 - bytes.leading_zeros() as usize / 8
+}
+
+/// What is to be recorded of a datafile, and how much it matters: less is more.
+type Weighed = (Weight, (Datafile, u64));
+
+/// Why a datafile is to be in a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Weight {
+    /// It is shorter than was recorded: without that what it has lost reads as zeros.
+    IsShort,
+    WasRecorded,
+    IsNew,
+}
+
+impl Weight {
+    fn of(before_bytes: u64, now_bytes: u64) -> Self {
+        match before_bytes {
+            0 => Self::IsNew,
+            before if now_bytes < before => Self::IsShort,
+            _ => Self::WasRecorded,
+        }
+    }
+}
+
+/// As many as a record can hold, those that matter most. O(entries log entries).
+fn fitting(mut weighed: Vec<Weighed>) -> Entries {
+    weighed.sort_by_key(|(weight, _)| *weight);
+    let mut left = MAX_BYTES - AROUND_BYTES;
+    let entries = weighed.into_iter().map_while(|(_, entry)| {
+        left = left.checked_sub(2 + 4 + 1 + digits_of(entry.1))?;
+        Some(entry)
+    });
+    entries.collect()
 }
 
 /// Reads a record by `get`, which is `getxattr` of the file's inode.
@@ -166,9 +205,9 @@ impl Inode {
             .map_err(self.failed("read the recorded lengths of"))
     }
 
-    /// Writes a record; an empty one, which says nothing, where it would be too long.
+    /// Writes a record of no more entries than it can hold.
     fn write_lengths(&self, entries: Entries) -> Result<()> {
-        let bytes = Lengths::new(self.handle(), entries).encode().unwrap_or_default();
+        let bytes = Lengths::new(self.handle(), entries).encode();
         let set = || rustix::fs::fsetxattr(self.descriptor(), ATTRIBUTE, &bytes, XattrFlags::empty());
         self.as_writable(set).map_err(self.failed("record the lengths of the datafiles of"))
     }
@@ -196,14 +235,15 @@ impl Inode {
         let before = if self.unrecorded.load(Ordering::Acquire) { None } else { self.recorded_lengths()? };
         let table = &file.datafiles().table;
         let present = file.current_placement().present;
-        let mut entries = Entries::new();
+        let mut weighed = Vec::new();
         for (index, &datafile) in table.iter().enumerate().filter(|(index, _)| present.contains(*index)) {
             let now = found.iter().find(|each| usize::from(each.0) == index).map_or(0, |each| each.1);
-            let bytes = now.max(before.as_ref().map_or(0, |before| before.of(datafile)));
-            if bytes > 0 {
-                entries.push((datafile, bytes));
+            let recorded = before.as_ref().map_or(0, |before| before.of(datafile));
+            if now.max(recorded) > 0 {
+                weighed.push((Weight::of(recorded, now), (datafile, now.max(recorded))));
             }
         }
+        let entries = fitting(weighed);
         if before.as_ref().map_or(entries.is_empty(), |before| before.entries == entries) {
             return Ok(());
         }
@@ -248,25 +288,25 @@ impl Inode {
             let index = old.datafiles().table.iter().position(|other| *other == datafile);
             index.is_some_and(|index| was_present.contains(index))
         };
-        let mut entries = Entries::new();
+        let mut weighed = Vec::new();
         new.striped().for_each_present(|index, fd| {
             let datafile = new.datafiles().table[usize::from(index)];
-            let kept = if stays(datafile) { recorded(datafile) } else { 0 };
             let most = datafile_bytes(new.datafiles(), index, size_bytes);
-            let bytes = (rustix::fs::fstat(fd)?.st_size as u64).max(kept).min(most);
-            if bytes > 0 {
-                entries.push((datafile, bytes));
+            let kept = if stays(datafile) { recorded(datafile).min(most) } else { 0 };
+            let found = (rustix::fs::fstat(fd)?.st_size as u64).min(most);
+            if found.max(kept) > 0 {
+                weighed.push((Weight::of(kept, found), (datafile, found.max(kept))));
             }
             Ok(())
         })?;
-        // Should the old layout stay after all.
+        // Should the old layout stay after all. What of it has moved was there to be read.
         for (index, &datafile) in old.datafiles().table.iter().enumerate() {
             let bytes = recorded(datafile);
             if bytes > 0 && was_present.contains(index) && !new.datafiles().table.contains(&datafile) {
-                entries.push((datafile, bytes));
+                weighed.push((Weight::IsNew, (datafile, bytes)));
             }
         }
-        self.write_lengths(entries)
+        self.write_lengths(fitting(weighed))
     }
 
     /// Makes sure that what a reader misses at `position` of datafile `index` is a hole: the datafile is as long as was
@@ -318,7 +358,7 @@ mod tests {
         fn reads_what_it_wrote(entries in entries(), logical in any::<u64>()) {
             let datafile = |(server, generation, bytes)| (Datafile { server: ServerId(server), generation }, bytes);
             let lengths = Lengths::new(logical, entries.into_iter().map(datafile).collect());
-            let bytes = lengths.encode().unwrap();
+            let bytes = lengths.encode();
             prop_assert_eq!(Lengths::decode(&bytes, logical), Some(lengths));
             prop_assert_eq!(Lengths::decode(&bytes, logical ^ 1), None);
             prop_assert_eq!(Lengths::decode(&bytes[1..], logical), None);
@@ -335,9 +375,20 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_is_too_long_is_none() {
+    fn a_record_has_what_matters_most() {
         let entry = |server| (Datafile { server: ServerId(server), generation: 1 }, u64::MAX);
-        assert!(Lengths::new(1, (0..60).map(entry).collect()).encode().is_some());
-        assert!(Lengths::new(1, (0..100).map(entry).collect()).encode().is_none());
+        let weight = |server: u16| match server {
+            150.. => Weight::IsShort,
+            100.. => Weight::WasRecorded,
+            _ => Weight::IsNew,
+        };
+        assert_eq!(fitting((0..60).map(|server| (weight(server), entry(server))).collect()).len(), 60);
+        let kept = fitting((0..200).map(|server| (weight(server), entry(server))).collect());
+        let expected: Vec<_> = (150..200).chain(100..150).map(entry).take(kept.len()).collect();
+        assert_eq!(kept.to_vec(), expected);
+        assert!(kept.len() > 60);
+        let bytes = Lengths::new(1, kept.clone()).encode();
+        assert!(bytes.len() <= MAX_BYTES && bytes.len() > MAX_BYTES - 15);
+        assert_eq!(Lengths::decode(&bytes, 1).unwrap().entries, kept);
     }
 }

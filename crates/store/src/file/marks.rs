@@ -6,6 +6,7 @@
 use crate::file::lockfile::{LockFile, Purpose};
 use crate::os::error::{Error, Result};
 use crate::os::sys::retry;
+use rustix::fs::Mode;
 use rustix::io::Errno;
 
 /// Bytes of the file for each mark, and the least that a move copies again for a write beside it.
@@ -14,6 +15,8 @@ pub(crate) const BLOCK: u64 = 64 << 10;
 const MOST: u64 = 64 << 20;
 /// Marks that are written or read at a time.
 const CHUNK: usize = 16 << 10;
+/// The bit of the lock file's mode that says that a move has to end. It takes no room on a full disk, and outlives who has set it.
+const HAS_TO_END: Mode = Mode::SVTX;
 
 impl LockFile {
     /// Marks the blocks of `[offset, offset + len)`. One system call up to a GiB. Where no mark can be set (a full disk, an offset behind
@@ -37,26 +40,40 @@ impl LockFile {
         Ok(())
     }
 
-    /// Has a move beside writers end without a switch, as long as this process is a writer.
+    /// Has a move beside writers end without a switch, also where this process is no writer any more by then; and others not begin as
+    /// long as it is one.
     ///
     /// # Errors
-    /// The lock cannot be had.
+    /// The move cannot be told, or the lock cannot be had.
     pub(crate) fn end_move(&self) -> Result<()> {
+        self.set_has_to_end(true)?;
         self.lock(Purpose::Unmarked, false)
+    }
+
+    fn set_has_to_end(&self, has_to_end: bool) -> Result<()> {
+        let Some(file) = self.content() else { return Ok(()) };
+        let set = || {
+            let before = Mode::from_raw_mode(rustix::fs::fstat(file)?.st_mode & 0o7777);
+            let after = if has_to_end { before | HAS_TO_END } else { before - HAS_TO_END };
+            if after == before { Ok(()) } else { rustix::fs::fchmod(file, after) }
+        };
+        retry(set).map_err(Error::io("set the mode of", "a lock file"))
     }
 
     /// Forgets all marks. For the mover, before writers learn of it.
     pub(crate) fn forget_marks(&self) -> Result<()> {
         let Some(file) = self.content() else { return Ok(()) };
+        self.set_has_to_end(false)?;
         retry(|| rustix::fs::ftruncate(file, 0)).map_err(Error::io("clear", "a lock file"))
     }
 
     /// Takes the marks away; the parts of the file that they stand for, as `(from, to)`, in ascending order. `None`: there is more than can
-    /// be told. O(blocks of the file).
+    /// be told, or the move has to end. O(blocks of the file).
     pub(crate) fn take_marks(&self) -> Result<Option<Vec<(u64, u64)>>> {
         let Some(file) = self.content() else { return Ok(None) };
         let failed = |errno: Errno| Error::io("read the marks of", "a lock file")(errno);
-        if rustix::fs::fstat(file).map_err(failed)?.st_size as u64 > MOST {
+        let stat = rustix::fs::fstat(file).map_err(failed)?;
+        if stat.st_size as u64 > MOST || Mode::from_raw_mode(stat.st_mode).contains(HAS_TO_END) {
             return Ok(None);
         }
         let mut parts: Vec<(u64, u64)> = Vec::new();
@@ -134,6 +151,12 @@ mod tests {
         assert_eq!(lock.take_marks().unwrap(), Some(vec![(far, far + 3 * BLOCK)]), "over two chunks");
         lock.mark(MOST * BLOCK, 1).unwrap();
         assert_eq!(lock.take_marks().unwrap(), None, "more than is read");
+        lock.forget_marks().unwrap();
+        assert_eq!(lock.take_marks().unwrap(), Some(vec![]));
+        let (gone, _) = LockFile::open_any(std::os::fd::AsFd::as_fd(&locks), 7).unwrap();
+        gone.end_move().unwrap();
+        drop(gone);
+        assert_eq!(lock.take_marks().unwrap(), None, "it has to end, whoever is gone");
         lock.forget_marks().unwrap();
         assert_eq!(lock.take_marks().unwrap(), Some(vec![]));
     }

@@ -16,7 +16,7 @@ use crate::file::room_ahead::{ChangeOfSpace, RoomAhead};
 use crate::file::steps::{REST, Steps, Then};
 use crate::file::writers::StructuralLock;
 use crate::format::extent::bytes_in;
-use crate::format::handle::Optimisations;
+use crate::format::handle::{Optimisations, Present};
 use crate::format::placement::{Datafile, Datafiles, Placement};
 use crate::os::error::{Error, Result};
 use crate::os::sync::guard;
@@ -218,7 +218,7 @@ impl Inode {
             let index = datafiles.table.iter().position(|other| other == datafile);
             index.map_or(0, |index| bytes_in(datafiles, index as u16, size_bytes))
         };
-        let gone = self.first_gone(&old)?;
+        let gone = self.first_gone(&before.table, &old.present, |_| true)?;
         let mut freed = Vec::new();
         let mut allocated_bytes = 512 * self.stat()?.st_blocks as u64;
         for (datafile, bytes) in self.allocated_by_datafile(&old)? {
@@ -265,12 +265,17 @@ impl Inode {
         Ok(file.without_holes(parts, is_in_inode, lengths.as_ref()))
     }
 
-    /// Why the first datafile that is not there cannot be had; `None`: all are. A move syncs those that stay, too.
-    fn first_gone(&self, placement: &Placement) -> Result<Option<Error>> {
-        let table = placement.datafiles()?.table.into_iter().enumerate();
-        let mut present = table.filter(|(index, _)| placement.present.contains(*index)).map(|(_, datafile)| datafile);
-        let look = |datafile: Datafile| -> Result<()> {
-            let (server, key) = (self.store.plane().server(datafile.server)?, datafile.key(placement.handle));
+    /// Why the first of the `present` datafiles of a `table` that is not there cannot be had, of those errors that count; `None`: all are. A
+    /// move syncs those that stay, too.
+    pub(crate) fn first_gone(
+        &self,
+        table: &[Datafile],
+        present: &Present,
+        counts: impl Fn(&Error) -> bool,
+    ) -> Result<Option<Error>> {
+        let mut present = table.iter().enumerate().filter(|(index, _)| present.contains(*index));
+        let look = |datafile: &Datafile| -> Result<()> {
+            let (server, key) = (self.store.plane().server(datafile.server)?, datafile.key(self.handle()));
             match server.current()?.stat(key) {
                 Ok(_) => Ok(()),
                 Err(Errno::NOENT) => {
@@ -280,7 +285,7 @@ impl Inode {
                 Err(errno) => Err(server.error("look at a datafile")(errno)),
             }
         };
-        Ok(present.find_map(|datafile| look(datafile).err()))
+        Ok(present.find_map(|(_, datafile)| look(datafile).err().filter(|error| counts(error))))
     }
 
     fn move_locked(

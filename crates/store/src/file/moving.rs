@@ -6,6 +6,7 @@ use crate::file::marks::within;
 use crate::file::move_plan::MovePlan;
 use crate::file::placed_file::PlacedFile;
 use crate::file::placements::{self, Placements};
+use crate::file::resize::is_missing;
 use crate::file::rights::{create_datafile, remove_datafile};
 use crate::file::steps::Steps;
 use crate::file::writers::COUNTED_BYTES;
@@ -49,15 +50,17 @@ impl Inode {
         self.stat().map(|stat| times_of(&stat))
     }
 
-    /// The one step that makes the new layout the file's. On failure the old handle stands.
+    /// The one step that makes the new layout the file's. On failure the old handle stands, unless it is an [`Error::Unsure`].
     fn switch(&self, handle: &Handle) -> Result<()> {
         let before = self.read_handle()?;
-        let synced = |inode: &Self| retry(|| rustix::fs::fsync(inode.descriptor())).map_err(inode.failed("sync"));
-        synced(self)?;
-        self.write_moved_handle(handle)?;
-        synced(self).inspect_err(|_| {
-            // It is unknown which of the two the disk has; both are whole as long as neither generation is removed.
-            let _ = self.write_handle(&before);
+        self.sync_inode()?;
+        let switched = self.write_moved_handle(handle).and_then(|()| self.sync_inode());
+        switched.map_err(|error| {
+            // Until the disk says which of the two it has, both are whole only as long as neither generation is removed.
+            match self.write_handle(&before).and_then(|()| self.sync_inode()) {
+                Ok(()) => error,
+                Err(_) => Error::Unsure { source: Box::new(error) },
+            }
         })
     }
 }
@@ -93,6 +96,8 @@ pub(crate) struct Move<'a> {
     copied: blake3::Hasher,
     buffer: Vec<u8>,
     has_switched: bool,
+    /// Whether the disk may say that the copy is the file, or that it is not.
+    is_unsure: bool,
     /// Whether the copy has holes, where the file may have had none.
     leaves_out: Cell<bool>,
 }
@@ -135,9 +140,13 @@ impl<'a> Move<'a> {
         old: Arc<PlacedFile>,
         alone: Option<&'a LockFile>,
     ) -> Result<Self> {
-        inode.remove_strangers(&handle)?;
-        let times = inode.times()?;
         let before = old.current_placement();
+        // Before what an earlier move has left there is emptied: it may be all that is left of these bytes.
+        if let Some(gone) = inode.first_gone(&old.datafiles().table, &before.present, is_missing)? {
+            return Err(gone);
+        }
+        inode.remove_strangers(&handle, false)?;
+        let times = inode.times()?;
         let version = handle.version.wrapping_add(1);
         let plan = MovePlan::new(&before, &layout, version, size_bytes)?;
         let generations = plan.generations.clone();
@@ -167,6 +176,7 @@ impl<'a> Move<'a> {
             copied: blake3::Hasher::new(),
             buffer: Vec::new(),
             has_switched: false,
+            is_unsure: false,
             leaves_out: Cell::new(false),
             plan,
         })
@@ -209,6 +219,10 @@ impl<'a> Move<'a> {
     /// not be moved so any more.
     pub(crate) fn renew(&mut self, parts: &[(u64, u64)]) -> Result<Option<Vec<(u64, u64)>>> {
         let handle = self.inode.read_handle()?;
+        // A process that cut the file off has died over it.
+        if handle.cut_at().is_some() {
+            return Ok(None);
+        }
         let which = |of: &Handle| (of.version, of.layout, of.generations.clone());
         let (attributes, all) = self.inode.open_attributes()?;
         all?;
@@ -283,7 +297,7 @@ impl<'a> Move<'a> {
         if self.reads_back {
             return self.read(&self.copy, chunk, at);
         }
-        self.read(&self.old, chunk, at)?;
+        self.read(&self.old, chunk, at).map_err(|source| Error::Original { source: Box::new(source) })?;
         self.write(chunk, at)
     }
 
@@ -366,9 +380,10 @@ impl<'a> Move<'a> {
             ..self.handle.clone()
         };
         self.inode.record_move(&self.old, &self.copy, self.size_bytes)?;
-        self.inode.switch(&switched)?;
-        self.has_switched = true;
-        Ok(())
+        let done = self.inode.switch(&switched);
+        self.is_unsure = matches!(done, Err(Error::Unsure { .. }));
+        self.has_switched = done.is_ok();
+        done
     }
 
     /// A move that leaves the head as it is leaves the optimisations, too: also a file whose first bytes went to the servers stays one
@@ -534,7 +549,7 @@ fn add_those_that_stay(placement: &mut Placement, table: &[Datafile], old: &Plac
 impl Drop for Move<'_> {
     /// Removes what a move that did not come to its end has made. What cannot be removed is left to the next move.
     fn drop(&mut self) {
-        if self.has_switched {
+        if self.has_switched || self.is_unsure {
             return;
         }
         let Ok(stat) = self.inode.stat() else { return };

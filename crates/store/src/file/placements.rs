@@ -139,8 +139,9 @@ pub fn read<P: Placements>(placements: &P, bufs: &mut [IoSliceMut<'_>], offset: 
         admission.enter(&file);
         let mut hole = |index, position| placements.check_hole(&file, index, position);
         match file.read_at(&admission.request, bufs, offset, &mut || placements.size_bytes(), &mut hole) {
-            // What was read while the handle changed may come from places that are no longer the file's.
-            Ok(TransferOutcome::Done(_)) | Err(Error::ShortDatafile { .. }) if placements.has_changed(&file)? => {}
+            Err(Error::Elsewhere) => return Err(Error::Elsewhere),
+            // What was read while the handle changed may come from places that are no longer the file's, or that are gone.
+            Ok(TransferOutcome::Done(_)) | Err(_) if placements.has_changed(&file)? => {}
             Ok(TransferOutcome::Done(count)) => return Ok(count),
             Ok(_) => {}
             Err(error) => return Err(error),

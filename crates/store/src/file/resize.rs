@@ -74,6 +74,11 @@ impl Taken {
     }
 }
 
+/// Whether an error tells that a datafile is gone, and not only its server.
+pub(crate) fn is_missing(error: &Error) -> bool {
+    matches!(error, Error::MissingDatafile { .. })
+}
+
 /// The generations that the last changes of layout may have left, where they cannot be listed.
 fn recent_generations(handle: &Handle) -> impl Iterator<Item = u32> + use<> {
     const CHANGES: u32 = 16;
@@ -102,8 +107,17 @@ impl Inode {
 
     fn truncate_registered(&self, size_bytes: u64) -> Result<()> {
         let _change = self.change_handle()?;
-        let file = self.file()?;
+        let mut file = self.file()?;
+        // A mover that was killed after its switch may have told of nothing.
+        if self.read_handle()?.version != file.placement().version {
+            self.reload()?;
+            file = self.file()?;
+        }
         let longer = longer(&file, size_bytes)?;
+        // Also where only a hole at the end is cut: the copy reaches to the old end.
+        if file.move_beside() != MoveBeside::No && (!longer.is_empty() || self.stat()?.st_size as u64 > size_bytes) {
+            self.end_move_beside(&file)?;
+        }
         if !longer.is_empty() {
             check_cuttable(&file, &longer)?;
         }
@@ -112,7 +126,6 @@ impl Inode {
         if longer.is_empty() {
             return self.truncate_inode(size_bytes);
         }
-        self.end_move_beside(&file)?;
         if file.is_one_datafile() {
             // The kernel cuts it at once: a process that is killed before has cut nothing, and no later one has to know. One that
             // writes it past the store could not be told.
@@ -218,26 +231,30 @@ impl Inode {
     /// Finishes a truncation or a move that a crash interrupted, and removes datafiles that the handle does not name.
     /// Under the exclusive lock of the writers.
     pub(crate) fn finish_change(&self) -> Result<()> {
-        self.finish(Self::write_handle)
+        self.finish(false)
     }
 
     /// [`Inode::finish_change`] of a move, by the process that has made it: nothing of the file is cut off.
     pub(crate) fn finish_move(&self) -> Result<()> {
-        self.finish(Self::write_moved_handle)
+        self.finish(true)
     }
 
-    fn finish(&self, write: impl FnOnce(&Self, &Handle) -> Result<()>) -> Result<()> {
+    /// `is_durable`: the caller has synced the handle.
+    fn finish(&self, is_durable: bool) -> Result<()> {
         let mut handle = self.read_handle()?;
         if let Some(size_bytes) = handle.truncating_to {
+            if !is_durable {
+                self.sync_inode()?;
+            }
             let file = self.file()?;
             self.finish_cut(&file, size_bytes)?;
             self.free_gaps(&file)?;
         }
-        let removed = self.remove_strangers(&handle);
+        let removed = self.remove_strangers(&handle, is_durable);
         if handle.truncating_to.is_some() {
             // Only now: what is left by a kill before this stays noted.
             handle.truncating_to = None;
-            write(self, &handle)?;
+            if is_durable { self.write_moved_handle(&handle)? } else { self.write_handle(&handle)? }
         }
         removed
     }
@@ -309,8 +326,9 @@ impl Inode {
     }
 
     /// Removes this file's datafiles of generations and servers that `handle` does not name: leftovers of a move that
-    /// was interrupted. Servers that are missing are left out.
-    pub(crate) fn remove_strangers(&self, handle: &Handle) -> Result<()> {
+    /// was interrupted. Servers that are missing are left out. Unless `is_durable`, the handle is synced first: else the disk may come back
+    /// with one that names them. Where one of the file's own is gone, they stay: they may be all that is left of its bytes.
+    pub(crate) fn remove_strangers(&self, handle: &Handle, mut is_durable: bool) -> Result<()> {
         let owner = self.stat()?.st_uid;
         let layout = self.store.layouts.get_for(&handle.layout, owner)?;
         let datafiles = Datafiles::new(&layout, &handle.generations)?;
@@ -320,6 +338,13 @@ impl Inode {
             let found = found.unwrap_or_else(|| recent_generations(handle).collect());
             for datafile in found.into_iter().map(|generation| Datafile { server: server.id(), generation }) {
                 if !datafiles.table.contains(&datafile) {
+                    if !is_durable {
+                        self.sync_inode()?;
+                        is_durable = true;
+                        if self.first_gone(&datafiles.table, &handle.present, is_missing)?.is_some() {
+                            return Ok(());
+                        }
+                    }
                     // Another user's stays: it is not this file's, whatever its name says.
                     match remove_datafile(self.store.plane(), self.handle(), datafile, owner, self.identity()) {
                         // Nothing can be made there either that it would be taken for.

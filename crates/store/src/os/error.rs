@@ -283,6 +283,20 @@ pub enum Error {
         /// Why.
         source: Box<Error>,
     },
+    /// What a move reads of the file in its old places cannot be read.
+    #[error("{source}")]
+    Original {
+        /// Why.
+        source: Box<Error>,
+    },
+    /// A move was decided, and the disk has not said so.
+    #[error(
+        "{source}; it is not known which of the file's two places the disk of the namespace has kept, so both copies stay: check that          disk, and run `stripewise fsck`"
+    )]
+    Unsure {
+        /// Why.
+        source: Box<Error>,
+    },
     /// The optimisations of a file could not be changed; they are as before.
     #[error("cannot change the optimisations of {file}: {source}; it keeps those that it has")]
     Optimisations {
@@ -421,7 +435,10 @@ impl Error {
             Self::Busy { .. } | Self::Applying { .. } | Self::HeldLock { .. } | Self::UnboundLock { .. } => Errno::BUSY,
             Self::ForeignLock { .. } => Errno::ACCESS,
             Self::LaterOptimisation { .. } => Errno::ROFS,
-            Self::Move { source, .. } | Self::Optimisations { source, .. } => source.errno(),
+            Self::Move { source, .. }
+            | Self::Optimisations { source, .. }
+            | Self::Original { source }
+            | Self::Unsure { source } => source.errno(),
             Self::MissingServer { .. }
             | Self::MissingDatafile { .. }
             | Self::ShortDatafile { .. }

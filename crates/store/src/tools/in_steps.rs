@@ -13,7 +13,7 @@ use stripewise_layout::{Layout, LayoutError, MAX_OFFSET, Region, Stripe};
 const STEP_BYTES: u64 = 256 << 20;
 /// Steps of one file: each may leave one of the cuts that its handle holds.
 const MOST_STEPS: u64 = 16;
-/// Datafiles that steps leave of one file at most: of more their lengths are not recorded, by which those that were cut short are told.
+/// Datafiles that steps leave of one file at most: of more not all lengths are recorded, by which those that were cut short are told.
 const MOST_DATAFILES: u64 = 64;
 /// Datafiles of a file whose lengths are recorded in any case.
 const MOST_RECORDED: u64 = 72;
@@ -36,9 +36,9 @@ pub(crate) fn with_stretches(before: &Layout, after: &Layout, stretches: &[(u64,
     Layout::new(rounds)
 }
 
-/// Stripes of the round that has the most.
-fn widest(layout: &Layout) -> u64 {
-    layout.regions().iter().map(|region| region.stripes().len() as u64).max().unwrap_or(1)
+/// Datafiles that a step makes at most: one on each server.
+fn most_made(layout: &Layout) -> u64 {
+    layout.servers().len() as u64
 }
 
 /// What of a file of `size_bytes` changes its place. O(regions of both).
@@ -54,7 +54,7 @@ fn changed(before: &Layout, after: &Layout, size_bytes: u64) -> Vec<(u64, u64)> 
 fn ends(before: &Layout, after: &Layout, size_bytes: u64) -> Vec<u64> {
     let changed = changed(before, after, size_bytes);
     let in_all: u64 = changed.iter().map(|(from, to)| to - from).sum();
-    let most_steps = (MOST_DATAFILES / widest(after)).clamp(1, MOST_STEPS);
+    let most_steps = (MOST_DATAFILES / most_made(after)).clamp(1, MOST_STEPS);
     let step_bytes = in_all.div_ceil(most_steps).max(STEP_BYTES);
     let (mut found, mut left) = (Vec::new(), step_bytes);
     for (from, to) in changed {
@@ -85,12 +85,17 @@ fn is_too_large(error: &Error) -> bool {
     }
 }
 
-/// Whether a server could not read what it has, or only a part of it.
-fn is_unreadable(error: &Error) -> bool {
+/// Whether a server could not read what it has of the file, or has only a part of it.
+pub(crate) fn is_unreadable(error: &Error) -> bool {
+    // What a disk with a bad place says, and a file system that knows it by its sums.
+    const BAD: [Errno; 5] = [Errno::IO, Errno::NODATA, Errno::ILSEQ, Errno::UCLEAN, Errno::BADMSG];
     match error {
         Error::Move { source, .. } => is_unreadable(source),
-        Error::Io { errno, .. } | Error::Server { errno, .. } => *errno == Errno::IO,
-        Error::ShortDatafile { .. } => true,
+        Error::Original { source } => match &**source {
+            Error::Io { errno, .. } | Error::Server { errno, .. } => BAD.contains(errno),
+            Error::ShortDatafile { .. } => true,
+            _ => false,
+        },
         _ => false,
     }
 }
@@ -173,11 +178,11 @@ pub(crate) fn move_in_steps(
     (copied_bytes, failed.map_or(Ok(()), Err))
 }
 
-/// Whether the lengths of a file's datafiles are recorded when a step has made more of them. Else what one of them has lost would read as a
-/// hole, and move as one.
+/// Whether the lengths of all of a file's datafiles are recorded when a step has made more of them. Else what one of them loses later would
+/// read as a hole, and move as one.
 fn has_room_for_lengths(inode: &Inode, layout: &Layout) -> bool {
     let datafiles = inode.placement().and_then(|placement| Ok(placement.datafiles()?.table.len() as u64));
-    datafiles.is_ok_and(|datafiles| datafiles + widest(layout) <= MOST_RECORDED)
+    datafiles.is_ok_and(|datafiles| datafiles + most_made(layout) <= MOST_RECORDED)
 }
 
 #[cfg(test)]

@@ -121,7 +121,7 @@ impl Subject {
     /// Forgets what is recorded of a datafile beyond `bytes`. Only under a [`Hold`].
     pub(super) fn lower_length(&self, logical: u64, datafile: Datafile, bytes: u64) -> Result<()> {
         let Some(recorded) = self.lengths(logical)? else { return Ok(()) };
-        let bytes = recorded.lowered(datafile, bytes).encode().unwrap_or_default();
+        let bytes = recorded.lowered(datafile, bytes).encode();
         self.set_attribute(lengths::ATTRIBUTE, &bytes).map_err(Error::io("record the lengths of", &self.path))?;
         self.sync()
     }
