@@ -278,6 +278,41 @@ fn what_is_recorded_follows_a_move() {
     }
 }
 
+/// A record holds the lengths of some hundred datafiles: what was lost of one of them is never dropped for those of others.
+#[test]
+fn what_is_lost_of_a_wide_file_stays_lost_when_it_moves() {
+    const SERVERS: u16 = 130;
+    let pool = TestPool::new(usize::from(SERVERS));
+    let wide: Vec<(u16, u64)> = (0..SERVERS - 20).map(|server| (server, 4096)).collect();
+    let store = pool.open();
+    store.set_rule(&Pattern::new("file").unwrap(), &layout(&[(0, &wide)])).unwrap();
+    let size = 3 * 4096 * wide.len();
+    write(&create(&store, "file").1, &pattern(size, 1), 0);
+    drop(store);
+    let inode = open(&pool);
+    let (server, row) = (70_usize, 4096 * wide.len());
+    let handle = inode.handle();
+    let shelf = pool.root(server).join(format!("{:02x}", handle & 0xff));
+    let datafile = std::fs::read_dir(shelf).unwrap().next().unwrap().unwrap().path();
+    std::fs::File::options().write(true).open(datafile).unwrap().set_len(4096).unwrap();
+    let lost = row + server * 4096;
+    let is_lost = |when: &str| {
+        let error = open(&pool).read_at(&mut [0; 10], lost as u64).unwrap_err();
+        assert!(matches!(error, Error::ShortDatafile { .. }), "{when}: {error}");
+    };
+    is_lost("at first");
+    // The first stripes of it go to others, one by one, and then another process closes it.
+    for (number, end) in [4096_u64, 20_000, 100_000].into_iter().enumerate() {
+        let to = [(110 + number as u16, 777), (115 + number as u16, 777)];
+        inode.move_to(&layout(&[(0, &to), (end, &wide)]), "file", &mut |_, _| true).unwrap();
+        is_lost("after a move");
+        write(&open(&pool), &pattern(10, 5), 0);
+        is_lost("after a writer");
+    }
+    let error = inode.move_to(&layout(&[(0, &[(0, 4096)])]), "file", &mut |_, _| true).unwrap_err();
+    assert_eq!(error.errno(), rustix::io::Errno::IO, "{error}");
+}
+
 #[test]
 fn an_exchanged_datafile_of_the_same_length_cannot_be_seen() {
     let pool = pool(&layouts()[0]);

@@ -961,3 +961,69 @@ fn regions_move_one_by_one_to_an_added_server() {
     whole("regions", 1_300_000, &bytes);
     whole("lost", 200_000, &pattern(400_000, 2));
 }
+
+#[test]
+fn a_full_server_of_the_tier_keeps_no_file_on_one_that_is_drained() {
+    if in_own_mounts("a_full_server_of_the_tier_keeps_no_file_on_one_that_is_drained") {
+        return;
+    }
+    let pool = TestPool::with_roots(|base| {
+        let small = base.join("small");
+        std::fs::create_dir(&small).unwrap();
+        mount_tmpfs(&small, "size=256k");
+        vec![base.join("s0"), base.join("s1"), small.join("s2")]
+    });
+    let bytes = pattern(1_000_000, 1);
+    put(&pool.open(), "f", &layout(&[(0, &[(0, 4096), (1, 4096)])]), &bytes);
+    let options = DrainOptions { dry_run: true, ..DrainOptions::default() };
+    assert_eq!(drain(&pool.pool.file, "disk.1", &options, &mut On).unwrap().moved_files, 1);
+    assert!(drained(&pool, "disk.1").is_done());
+    assert_eq!(servers_of(&now(&pool), "f"), [0]);
+    assert!(bytes_of(&now(&pool), "f") == bytes);
+    // A smaller file goes to the small server.
+    put(&pool.open(), "g", &layout(&[(0, &[(0, 4096)])]), &bytes[..50_000]);
+    remove(&pool.pool.file, "disk.1", false, &mut On).unwrap();
+    let error = refused(drain(&pool.pool.file, "disk.0", &DrainOptions::default(), &mut On));
+    assert!(error.contains("f does not fit") && error.contains("server disk.2, which has"), "{error}");
+}
+
+/// While another file is waited for, what cannot be read is not read again and again.
+#[test]
+fn a_drain_that_waits_reads_what_it_cannot_read_once() {
+    let pool = TestPool::new(3);
+    let store = pool.open();
+    put(&store, "short", &layout(&[(0, &[(0, 4096)])]), &pattern(100_000, 1));
+    put(&store, "open", &layout(&[(0, &[(0, 4096)])]), &pattern(100_000, 2));
+    let shelves = std::fs::read_dir(pool.root(0)).unwrap().flatten().filter(|entry| entry.path().is_dir());
+    let files = shelves.flat_map(|shelf| std::fs::read_dir(shelf.path()).unwrap().flatten());
+    let handle = format!("{:016x}", store.lookup(Path::new("short")).unwrap().unwrap().handle());
+    let short = files.map(|entry| entry.path()).find(|path| path.to_string_lossy().contains(&handle)).unwrap();
+    std::fs::File::options().write(true).open(short).unwrap().set_len(50_000).unwrap();
+    let open = now(&pool).lookup(Path::new("open")).unwrap().unwrap();
+    open.register_writer().unwrap();
+    open.append(b"x").unwrap();
+    #[derive(Default)]
+    struct Counts {
+        at_short: Vec<usize>,
+        waits: usize,
+    }
+    impl DrainWatch for Counts {
+        fn progress(&mut self, path: &str, _: u64, _: u64) -> Then {
+            match path {
+                "short" => *self.at_short.last_mut().unwrap() += 1,
+                "" => {
+                    self.at_short.push(0);
+                    self.waits += 1;
+                }
+                _ => {}
+            }
+            if self.waits == 4 { Then::Stop } else { Then::On }
+        }
+    }
+    let mut watch = Counts { at_short: vec![0], waits: 0 };
+    let options = DrainOptions { wait: true, ..DrainOptions::default() };
+    let done = drain(&pool.pool.file, "disk.0", &options, &mut watch).unwrap();
+    assert!(done.stopped && done.staying.iter().any(|file| file.path == "short"), "{done:?}");
+    assert_eq!(watch.at_short[1..], [0; 4], "{:?}", watch.at_short);
+    open.release_writer().unwrap();
+}

@@ -18,10 +18,10 @@ use crate::os::room::Room;
 use crate::pool::pool_file::Pool;
 use crate::pool::store::Store;
 use crate::tools::adding::NewServers;
-use crate::tools::in_steps::{Unreadable, move_in_steps, steps};
+use crate::tools::in_steps::{Unreadable, is_unreadable, move_in_steps, steps};
 use crate::tools::leaving::{names, stretches_on, targets};
-use std::collections::{HashMap, HashSet};
-use std::path::Path;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stripewise_layout::{Layout, Region, ServerId};
@@ -165,7 +165,7 @@ pub fn replace(
                 let errno = error.raw_os_error().map_or(rustix::io::Errno::IO, rustix::io::Errno::from_raw_os_error);
                 Error::io("ask for the free space of", above)(errno)
             })?;
-            let mut drain = Drain::new(Store::open(planned.pool.clone())?, leaving.id, vec![new], waits);
+            let mut drain = Drain::to_new(Store::open(planned.pool.clone())?, leaving.id, new, waits);
             drain.coming = Some((new, room));
             let copied_bytes = drain.check()?.copied_bytes;
             planned.make(file, &store, Some(entry_of(store.pool(), &leaving)))?;
@@ -174,10 +174,10 @@ pub fn replace(
         None => {
             let new = store.pool().named(&new_name)?.id;
             check_begun(&store, &leaving, new, root)?;
-            (new, Drain::new(store.clone(), leaving.id, vec![new], waits).check()?.copied_bytes)
+            (new, Drain::to_new(store.clone(), leaving.id, new, waits).check()?.copied_bytes)
         }
     };
-    let mut drain = Drain::new(Store::of_file(file)?, leaving.id, vec![new], waits);
+    let mut drain = Drain::to_new(Store::of_file(file)?, leaving.id, new, waits);
     drain.total_bytes = copied_bytes * 2;
     Ok((new_name, drain.run(watch)?))
 }
@@ -227,6 +227,10 @@ pub(crate) struct Drain {
     leaving: ServerId,
     targets: Vec<ServerId>,
     waits: bool,
+    /// Whether a file may be left on the other servers of its round where no target has room for it; else that is an error.
+    narrows: bool,
+    /// Files that stay whatever comes, by their paths and with their handles: no later pass reads them again.
+    given_up: BTreeMap<PathBuf, (u64, StayingFile)>,
     /// A target that is not made yet, and the room of its file system.
     coming: Option<(ServerId, Room)>,
     began: Instant,
@@ -234,6 +238,15 @@ pub(crate) struct Drain {
     done_bytes: u64,
     total_bytes: u64,
     drained: Drained,
+}
+
+/// Whether the disk has not said if a file has moved.
+fn is_unsure(error: &Error) -> bool {
+    match error {
+        Error::Unsure { .. } => true,
+        Error::Move { source, .. } => is_unsure(source),
+        _ => false,
+    }
 }
 
 /// What became of one file.
@@ -248,7 +261,24 @@ enum Outcome {
 impl Drain {
     pub(crate) fn new(store: Arc<Store>, leaving: ServerId, targets: Vec<ServerId>, waits: bool) -> Self {
         let (began, drained) = (Instant::now(), Drained::default());
-        Self { store, leaving, targets, waits, coming: None, began, done_bytes: 0, total_bytes: 0, drained }
+        Self {
+            store,
+            leaving,
+            targets,
+            waits,
+            narrows: true,
+            given_up: BTreeMap::new(),
+            coming: None,
+            began,
+            done_bytes: 0,
+            total_bytes: 0,
+            drained,
+        }
+    }
+
+    /// The one of [`replace`]: all goes to one new server.
+    fn to_new(store: Arc<Store>, leaving: ServerId, new: ServerId, waits: bool) -> Self {
+        Self { narrows: false, ..Self::new(store, leaving, vec![new], waits) }
     }
 
     /// What servers with a limit may still take. Looks at all their datafiles.
@@ -293,8 +323,8 @@ impl Drain {
         planned.staying = found.unreadable.into_iter().map(|(path, why)| self.unread(&path, why)).collect();
         for path in found.paths {
             let Some(inode) = store.existing(&path).ok().flatten() else { continue };
-            // Its other names are found, too.
-            if !seen.insert(inode.handle()) {
+            // Its other names are found, too; a file of another user may have a copy of its handle.
+            if !seen.insert((inode.handle(), inode.stat().map_or(0, |stat| stat.st_ino))) {
                 continue;
             }
             let name = path.to_string_lossy().into_owned();
@@ -319,8 +349,7 @@ impl Drain {
 
     /// Bytes that a file's move would copy.
     fn check_file(&self, inode: &Inode, path: &Path, ahead: &mut RoomAhead<'_>) -> Result<u64> {
-        let targets = self.by_room(|id| ahead.free_bytes(id));
-        let other = self.layout_after(inode, path, &targets)?;
+        let other = self.layout_with_room(inode, path, |id| ahead.free_bytes(id))?;
         let mut change = inode.change_of_space(&other)?;
         if let Some(error) = change.unreadable.take() {
             return Err(error);
@@ -340,7 +369,9 @@ impl Drain {
             let since_begin = self.began.elapsed();
             let found = self.store.files_naming(self.leaving)?;
             let unread = found.unreadable.into_iter().map(|(path, why)| self.unread(&path, why));
-            self.drained.staying = unread.collect();
+            // Also one that seems to have left the server.
+            let given_up = self.given_up.iter().filter(|(path, _)| !found.paths.contains(path));
+            self.drained.staying = unread.chain(given_up.map(|(_, (_, file))| file.clone())).collect();
             let none_came = found.paths.is_empty() && since_begin >= KNOWN_TO_ALL;
             let mut moved = 0;
             for path in found.paths {
@@ -385,6 +416,11 @@ impl Drain {
             Ok(None) => return Ok(Outcome::Nothing),
             Err(error) => return Ok(Outcome::Stays(self.unread(path, error.to_string()))),
         };
+        if let Some((handle, file)) = self.given_up.get(path)
+            && *handle == inode.handle()
+        {
+            return Ok(Outcome::Stays(file.clone()));
+        }
         match inode.layout() {
             Ok(layout) if names(&layout, self.leaving) => {}
             Ok(_) => return Ok(Outcome::Nothing),
@@ -407,7 +443,14 @@ impl Drain {
             }
             Err(error) => {
                 self.done_bytes += copied_bytes * 2;
-                Ok(if stopped { Outcome::Stopped } else { Outcome::Stays(self.stays(name, &inode, &error)) })
+                if stopped {
+                    return Ok(Outcome::Stopped);
+                }
+                let file = self.stays(name, &inode, &error);
+                if is_unreadable(&error) || is_unsure(&error) {
+                    self.given_up.insert(path.to_owned(), (inode.handle(), file.clone()));
+                }
+                Ok(Outcome::Stays(file))
             }
         }
     }
@@ -423,6 +466,29 @@ impl Drain {
         store.layout_without(own, self.leaving, targets)
     }
 
+    /// [`Drain::layout_after`] with the targets that have room for what the file has on the server, the one with the most first. Where none
+    /// has, the others of its round share that.
+    fn layout_with_room(
+        &self,
+        inode: &Inode,
+        path: &Path,
+        free_bytes: impl Fn(ServerId) -> Option<u64>,
+    ) -> Result<Layout> {
+        let all = self.by_room(&free_bytes);
+        if self.narrows {
+            let held = inode.allocated()?.into_iter().filter(|(server, _)| *server == self.leaving);
+            let held_bytes: u64 = held.map(|(_, bytes)| bytes).sum();
+            let has_room = |id: &&ServerId| free_bytes(**id).is_some_and(|free| free >= held_bytes);
+            let roomy: Vec<ServerId> = all.iter().filter(has_room).copied().collect();
+            if roomy.len() < all.len()
+                && let Ok(layout) = self.layout_after(inode, path, &roomy)
+            {
+                return Ok(layout);
+            }
+        }
+        self.layout_after(inode, path, &all)
+    }
+
     /// The bytes that were copied, and whether the file has left the server.
     fn move_file(
         &self,
@@ -433,7 +499,7 @@ impl Drain {
         let free_bytes =
             |id| self.store.room(id).ok().filter(|room| !room.is_read_only).map(|room| room.available_bytes);
         let found = self
-            .layout_after(inode, path, &self.by_room(free_bytes))
+            .layout_with_room(inode, path, free_bytes)
             .and_then(|other| Ok((other, self.store.landed_on(&inode.placement()?, path)?.is_some())));
         let name = path.to_string_lossy();
         match found {
