@@ -153,7 +153,7 @@ fn spawn(pool: &TestPool, work: &Work) -> Child {
     command.env(KILLED, format!("{} {}", pool.pool.file.display(), work.to_text())).spawn().unwrap()
 }
 
-/// Until it is stopped: opens one of the files for writing, writes, and closes it; `known` is what each then has. Every third is open
+/// Until it is stopped: opens one of the files for writing, writes, cuts it off at times, and closes it; `known` is what each then has. Every third is open
 /// for writing all the time.
 fn writes(pool: &TestPool, (known, pieces): (&mut [Vec<u8>], &mut [Vec<u8>]), round: u64, stop: &AtomicBool) {
     let store = now(pool);
@@ -170,10 +170,15 @@ fn writes(pool: &TestPool, (known, pieces): (&mut [Vec<u8>], &mut [Vec<u8>]), ro
         let inode = open(number);
         inode.register_writer().unwrap();
         write_all(&inode, &young, at as u64);
-        inode.release_writer().unwrap();
         let bytes = &mut known[number];
         bytes.resize(bytes.len().max(at + young.len()), 0);
         bytes[at..at + young.len()].copy_from_slice(&young);
+        // Some are cut off, and closed before a move has switched.
+        if (seed >> 50).is_multiple_of(4) {
+            bytes.truncate(at + young.len() / 2);
+            inode.truncate(bytes.len() as u64).unwrap();
+        }
+        inode.release_writer().unwrap();
         let number = (seed >> 35) as usize % PIECES;
         let young = &young[..young.len().min(PIECE_BYTES)];
         write(&large, young, number as u64 * PIECE_EVERY);
