@@ -17,7 +17,7 @@ def content(pool):
 
 
 @pytest.mark.parametrize("syncs", range(1, 4))
-@pytest.mark.parametrize("changes", [1, 2, 3, 4, 5, None])
+@pytest.mark.parametrize("changes", [2, 3, None])
 def test_whichever_sync_or_change_of_the_file_fails_it_is_whole_and_named(pool, syncs, changes):
     """`changes`: that change of its attributes is the first that is refused; without one none is."""
     body = os.urandom(BYTES)
