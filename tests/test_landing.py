@@ -229,13 +229,51 @@ def test_what_has_left_before_layouts_are_changed_by_another_process_counts(land
     program(CHECK, "large")
 
 
-def test_a_part_is_no_smaller_than_a_64th_unless_a_day_s_limit_is(landing):
-    part = {"path": "f", "handle": 1, "version": 1, "stretch": (0, 64 << 20), "tier_bytes": 1, "has_landed": True}
-    assert leaving.share(part, (1 << 20) - 1, 1 << 30) is None, "another day has more left"
-    assert leaving.share(part, 1 << 20, 1 << 30).end == 1 << 20
-    assert leaving.share(part, 200_000, 200_000).end == 3 << 16, "no day has more"
-    assert leaving.share(part, 65_535, 65_535) is None
-    assert leaving.share(part, None, None).is_all and leaving.share(part, 64 << 20, 64 << 20).is_all
+def part_of(size_bytes, begin=0):
+    stretch = (begin, size_bytes)
+    return {"path": "f", "handle": 1, "version": 1, "stretch": stretch, "tier_bytes": 1, "has_landed": True}
+
+
+def test_a_part_is_no_smaller_than_its_share_of_the_file_unless_a_day_s_limit_is():
+    part = part_of(64 << 20)
+    assert leaving.least_bytes(part, None, 3) == leaving.least_bytes(part, 4 << 20, 3) == 49 << 16
+    assert leaving.share(part, (49 << 16) - 1, 49 << 16) is None, "another day has more left"
+    assert leaving.share(part, 49 << 16, 49 << 16).end == 49 << 16
+    assert leaving.least_bytes(part, 3 << 20, 3) == 3 << 19, "no day has as much: half of what one has"
+    assert leaving.least_bytes(part, 1 << 20, 3) == 1 << 20, "it leaves in 64 parts at most"
+    assert leaving.least_bytes({**part, "has_landed": False, "stretch": (63 << 20, 64 << 20)}, 1 << 18, 3) == 1 << 17
+    assert leaving.share(part, None, 1 << 20).is_all and leaving.share(part, 64 << 20, 1 << 30).is_all
+
+
+@pytest.mark.parametrize(("day_bytes", "most_parts"), [(16 << 20, 21), (8 << 20, 21), (4 << 20, 64), (1 << 20, 0)])
+def test_the_parts_of_all_days_leave_no_more_datafiles_than_lengths_are_recorded_of(
+    landing, monkeypatch, day_bytes, most_parts
+):
+    """A file of 100 MiB in steps of 1 MiB, on three servers: 21 parts, unless a limit is less than such a part."""
+    pool, size_bytes, moves = Pool.load(landing[1]), 100 << 20, []
+
+    def relieve(_, __, files, ___):
+        ((_, _, _, ((begin, end),), _),) = files
+        moves.append((begin, min(end, size_bytes)))
+        return {"moved_files": 1, "copied_bytes": moves[-1][1] - begin, "passed_over": [], "staying": []}
+
+    monkeypatch.setattr(leaving, "STEP_BYTES", 1 << 20)
+    monkeypatch.setattr(leaving._native, "pool_relieve", relieve)
+    for _ in range(200):
+        part = part_of(size_bytes, moves[-1][1] if moves else 0)
+        of = relief._Candidate({**part, "by_server": {"ssd.0": 1}}, 0.0, 0.0, is_hot=False)
+        step = relief.Step("ssd", 1, 2, 0, (of,), 0, frozenset({1}))
+        before = len(moves)
+        done = relief.take(pool, step, URGENT, None, most_bytes=day_bytes, a_day=day_bytes)
+        assert sum(end - begin for begin, end in moves[before:]) <= day_bytes
+        if not most_parts:
+            assert not moves and "cannot leave in 64 parts by the limit of 1,048,576 bytes a day" in done["why"]
+            assert "with one of 1,638,400 they can" in done["why"]
+            return
+        if moves[-1][1] == size_bytes:
+            break
+    assert [begin for begin, _ in moves] == [0, *(end for _, end in moves[:-1])], "each byte is copied once"
+    assert len(moves) <= most_parts
 
 
 def test_a_large_file_that_leaves_is_moved_in_steps_and_a_kill_costs_one(landing, monkeypatch):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from stripewise.api.pacing import Progress
     from stripewise.pool import Pool
 
-__all__ = ["Mover", "Share", "forget_all_but", "joined", "known", "share"]
+__all__ = ["Mover", "Share", "forget_all_but", "joined", "known", "least_bytes", "share", "smallest_bytes"]
 
 STATE = "leaving.json"
 """In the pool's namespace. May be lost: the rest of these files stays on the tier then until that is near its limit."""
@@ -32,7 +32,7 @@ MOST_KEPT = 4096
 ALIGNED_BYTES = 64 << 10
 """A part ends at a multiple of that, which is as much as a stripe has if nothing else is said."""
 MOST_PARTS = 64
-"""Of a file by the limits of days, if one lets that much go: each is one of the 128 that its handle tells apart."""
+"""Of a file by the limits of all days: each is one of the 128 that its handle tells apart."""
 MOST_STEPS = 32
 """Of a file that is moved at once."""
 
@@ -135,16 +135,46 @@ class Share:
         return self.end >= self.part["stretch"][1]
 
 
-def share(part: TierPart, left: int | None, a_day: int | None) -> Share | None:
-    """What of a part leaves where `left` bytes are left of those of `a_day`; `None`: nothing, it waits for another day.
+def _most(servers: int) -> int:
+    """In how many parts a file leaves in all: lengths are recorded of no more datafiles than these have."""
+    return max(1, MOST_DATAFILES // servers)
 
-    A part of a file is no smaller than a 64th of the file, unless all of a day's limit is less.
+
+def smallest_bytes(part: TierPart) -> int:
+    """Of a part of a file that leaves by the limits of days, whatever these are.
+
+    Of a region that has not landed only what is left of it is known, which is all of it as long as nothing has left.
+    """
+    begin, end = part["stretch"]
+    return _aligned(-(-(end if part["has_landed"] else end - begin) // MOST_PARTS))
+
+
+def least_bytes(part: TierPart, a_day: int | None, servers: int) -> int:
+    """Of a part of a file that leaves by the limits of days, in a pool of as many servers.
+
+    By the end of the file, which is the same on all days: so all parts of all days together are no more than `_most`.
+    Only where all of a day's limit is less they are more, and smaller: half of that, and of a file that landed
+    never more than `MOST_PARTS`.
+    """
+    wanted = _aligned(-(-part["stretch"][1] // _most(servers)))
+    if a_day is None or wanted <= a_day:
+        return wanted
+    return max(smallest_bytes(part), _aligned(a_day // 2))
+
+
+def _aligned(size_bytes: int) -> int:
+    return -(-size_bytes // ALIGNED_BYTES) * ALIGNED_BYTES
+
+
+def share(part: TierPart, left: int | None, least: int) -> Share | None:
+    """What of a part leaves where `left` bytes are left of a day's limit; `None`: nothing, it waits for another day.
+
+    That is all of it, or no less than `least`.
     """
     begin, end = part["stretch"]
     if left is None or end - begin <= left:
         return Share(part, end)
     cut = (begin + left) // ALIGNED_BYTES * ALIGNED_BYTES
-    least = min(-(-end // MOST_PARTS), left if a_day is None else a_day)
     return Share(part, cut) if cut > begin and left >= least else None
 
 
@@ -213,11 +243,15 @@ class Mover:
     def _in_steps(self, one: Share) -> None:
         """Moves a large part, or one of which more leaves later; it counts as moved once all of it is."""
         begin, handle, moved_files = one.part["stretch"][0], one.part["handle"], self.moved_files
-        most_steps = min(MOST_STEPS, max(1, MOST_DATAFILES // len(self._pool.servers)))
-        step_bytes = max(STEP_BYTES, -(-one.size_bytes // most_steps))
+        # Of all of the file: what left on the days before counts, too.
+        most_steps = min(MOST_STEPS, _most(len(self._pool.servers)))
+        step_bytes = max(STEP_BYTES, _aligned(-(-one.part["stretch"][1] // most_steps)))
         has_moved = True
         while has_moved and begin < one.end:
             end = min(one.end, begin + step_bytes)
+            if not one.is_all and one.end - end < step_bytes:
+                # A rest of each day would be a part more of the file.
+                end = one.end
             until = end if end < one.end else _end(one)
             if one.part["has_landed"]:
                 begun = known(self._pool)

@@ -207,9 +207,9 @@ def take(
 ) -> dict[str, Any]:
     """Moves what is leaving, `most_bytes` at most; what was done, with the numbers of the step.
 
-    What is larger than that leaves in part, if the part is worth it or all that may be copied `a_day`. A file that the
-    limit has stopped leaves last, and in smaller parts. While programs keep the servers busy, nothing moves from a tier
-    that is below its limit, unless the pace is urgent.
+    What is larger than that leaves in part, if the part is no less than `leaving.least_bytes` of what may be copied
+    `a_day`. A file that the limit has stopped leaves last, and in smaller parts. While programs keep the servers busy,
+    nothing moves from a tier that is below its limit, unless the pace is urgent.
     """
     done = {**step.document(), "moved_files": 0, "copied_bytes": 0, "staying": []}
     pacer = Pacer.of(pool, pace, progress)
@@ -218,7 +218,7 @@ def take(
     shares: list[tuple[_Candidate, leaving.Share]] = []
     left, halves = most_bytes, moved.halves(pool) if most_bytes is not None else {}
     for of in sorted(step.leaving, key=lambda of: of.part["path"] in halves):
-        share = leaving.share(of.part, _at_most(of.part, left, halves), a_day)
+        share = leaving.share(of.part, _at_most(of.part, left, halves), _least(pool, of.part, a_day, halves))
         if share is not None:
             shares.append((of, share))
             left = None if left is None else left - share.size_bytes
@@ -228,6 +228,7 @@ def take(
             f"{above:,} of {len(step.leaving):,} would copy more than the {most_bytes:,} bytes that "
             f"are left, which is above the limit of a day; {len(shares) - whole:,} of them left in part"
         )
+        done["why"] += _needs_more(pool, step, shares, a_day)
     if step.tier == pool.land and step.begun is not None:
         leaving.forget_all_but(pool, step.begun)
     mover = leaving.Mover(pool, step.tier, pacer, progress)
@@ -248,7 +249,28 @@ def _at_most(part: TierPart, left: int | None, halves: Mapping[str, int]) -> int
     half = halves.get(part["path"])
     if left is None or half is None:
         return left
-    return min(left, max(half, leaving.ALIGNED_BYTES, -(-part["stretch"][1] // leaving.MOST_PARTS)))
+    return min(left, max(half, leaving.smallest_bytes(part)))
+
+
+def _least(pool: Pool, part: TierPart, a_day: int | None, halves: Mapping[str, int]) -> int:
+    """How much of it leaves at least, if not all: of a file that the limit has stopped, less."""
+    if part["path"] in halves:
+        return leaving.smallest_bytes(part)
+    return leaving.least_bytes(part, a_day, len(pool.servers))
+
+
+def _needs_more(pool: Pool, step: Step, shares: list[tuple[_Candidate, leaving.Share]], a_day: int | None) -> str:
+    """Which limit of a day lets the largest file go, of those that cannot leave by this one on any day; or nothing."""
+    going = {id(of) for of, _ in shares}
+    waiting = [of.part for of in step.leaving if id(of) not in going]
+    least = {part["path"]: leaving.least_bytes(part, a_day, len(pool.servers)) for part in waiting}
+    never = {path: least_bytes for path, least_bytes in least.items() if a_day is not None and least_bytes > a_day}
+    if not never:
+        return ""
+    return (
+        f"; of these, {len(never):,} cannot leave in {leaving.MOST_PARTS} parts by the limit of {a_day:,} bytes a day: "
+        f"with one of {max(never.values()):,} they can"
+    )
 
 
 def settle(
