@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -160,7 +160,7 @@ def read_again(pool):
 def test_a_gain_is_measured_once_when_there_was_something_to_do_before_and_after(hot):
     """Emulated servers count the times that they have drawn: how loaded this machine is does not matter."""
     stripewise, file = hot
-    assert "served_bytes_per_s" not in decided(hot, horizon_s=1.0)
+    assert decided(hot, horizon_s=1.0)["served_bytes_per_s"] > 0, "since the pool was first used"
     read_again(hot)
     moved = decided(hot)
     assert moved["verdict"] == "moved" and moved["served_bytes_per_s"] > 0 and "measured" not in moved
@@ -176,6 +176,34 @@ def test_a_gain_is_measured_once_when_there_was_something_to_do_before_and_after
     read_again(hot)
     assert "measured" not in decided(hot)
     assert f"adapt: {gain['ratio']:.2f}x measured" in stripewise("top", "--pool", file, "--once").stdout
+
+
+def test_the_gain_of_a_move_by_the_first_decision_of_a_pool_is_measured(hot):
+    """What the servers had done is known from the first use of the pool on."""
+    _, file = hot
+    pool = Pool.load(file)
+    assert adapting.decisions(pool) == [] and adapting.totals(adapting.kept(pool).lines()).verdicts == {}
+    moved = decided(hot)
+    assert moved["verdict"] == "moved" and moved["served_bytes_per_s"] > 0
+    for _ in range(4):
+        read_again(hot)
+    gain = decided(hot)["measured"]
+    assert gain["before_bytes_per_s"] == moved["served_bytes_per_s"] and gain["predicted_ratio"] == moved["ratio"]
+    assert [line["verdict"] for line in adapting.decisions(pool)] == ["moved", "kept"]
+
+
+def test_what_servers_had_done_is_kept_once_and_by_none_who_may_not(pool):
+    loaded = Pool.load(pool.file)
+    measured.begin(loaded)
+    assert adapting.kept(loaded).lines() == [], "without heat no gain is measured"
+    heated = replace(loaded, keeps_heat=True)
+    for _ in range(2):
+        measured.begin(heated)
+    (line,) = adapting.kept(loaded).lines()
+    assert line["what"] == measured.BEGUN and line["done"] and adapting.decisions(loaded) == []
+    adapting.state_file(loaded).unlink()
+    adapting.state_file(loaded).mkdir()
+    measured.begin(heated)
 
 
 def test_the_report_shows_heat_plans_and_gains(hot):

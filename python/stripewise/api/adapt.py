@@ -51,8 +51,7 @@ if TYPE_CHECKING:
     from stripewise._native import PoolHeat
     from stripewise.pool import Pool
 
-STATE = "adapt.jsonl"
-"""In the pool's namespace: a line for each decision."""
+STATE = measured.STATE
 LOCK = "adapt.lock"
 """In the pool's namespace: the process that adapts the pool has it locked."""
 REMEDIES = {errno.EROFS: "remount its file system writable", errno.ENOSPC: "free space there"}
@@ -61,6 +60,8 @@ PLANNED = "planned"
 """What a line of the moves is that says what a decision is about to move."""
 GONE = "gone"
 """What the first line of the state file is, if it stands for decisions that are no longer kept."""
+NO_DECISIONS = (GONE, measured.BEGUN)
+"""What lines of the state file are that say nothing of a decision of their own."""
 LONGEST_HORIZON_S = 1e12
 """No move pays for longer: 30,000 years. What is gained in that is a number still."""
 HYSTERESIS = 1.1
@@ -196,7 +197,7 @@ def _remembered(lines: Sequence[Decision], others: Sequence[Decision]) -> list[D
     if not lines:
         return []
     before = [line for line in others if line.get("what") == GONE]
-    there = [line for line in lines if line.get("what") != GONE]
+    there = [line for line in lines if line.get("what") not in NO_DECISIONS]
     found = {"time_s": lines[-1]["time_s"], "what": GONE, **asdict(totals([*there, *before]))}
     hints = reading_ahead.set_by([*before, *there])
     return [{**found, "hints": hints} if hints else found]
@@ -217,7 +218,7 @@ def totals(lines: Sequence[Decision]) -> Totals:
 
     What is no number there is not believed.
     """
-    there = [line for line in lines if line.get("what") != GONE]
+    there = [line for line in lines if line.get("what") not in NO_DECISIONS]
     gone = next((line for line in reversed(lines) if line.get("what") == GONE), {})
     verdicts = Counter(str(line.get("verdict")) for line in there)
     of_gone = gone.get("verdicts")
@@ -229,7 +230,7 @@ def totals(lines: Sequence[Decision]) -> Totals:
 
 def decisions(pool: Pool, since_s: float = 0.0) -> list[Decision]:
     """All decisions that are kept, the oldest first, no older than that; lines that a kill has cut are left out."""
-    return [line for line in kept(pool).lines(since_s) if line.get("what") != GONE]
+    return [line for line in kept(pool).lines(since_s) if line.get("what") not in NO_DECISIONS]
 
 
 def reconsider(
@@ -270,7 +271,8 @@ def reconsider(
         # What the servers did for that is not what they served.
         decision |= {what: sums for what, sums in between.items() if sums}
     else:
-        decision |= measured.since_then(decisions(pool), measured.done_by_servers(pool))
+        lines = [line for line in kept(pool).lines() if line.get("what") != GONE]
+        decision |= measured.since_then(lines, measured.done_by_servers(pool))
     if not dry_run:
         moved.see_clock(pool)
     watch = moved.Watched(pool, limits, progress, partial(limits.left_bytes, partial(copied_today, pool)))
@@ -554,7 +556,7 @@ def _read_ahead(pool: Pool, heat: PoolHeat, *, dry_run: bool) -> Decision:
     try:
         lines = kept(pool).lines()
         gone = [line for line in lines if line.get("what") == GONE]
-        there = [line for line in lines if line.get("what") != GONE]
+        there = [line for line in lines if line.get("what") not in NO_DECISIONS]
         found = reading_ahead.take(pool, heat, [*gone, *there], dry_run=dry_run)
     except StripewiseError as error:
         # Data can move all the same.

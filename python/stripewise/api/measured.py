@@ -10,20 +10,26 @@ import math
 import os
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import astuple, dataclass, fields
 from itertools import pairwise
 from typing import Any
 
 from stripewise import usage
+from stripewise._native import StripewiseError
 from stripewise.api import activity
 from stripewise.api.activity import Done
+from stripewise.api.kept_lines import Kept
 from stripewise.decided import as_number, copied_bytes, number, plans
 from stripewise.pool import Pool, Server
 from stripewise.usage import Usage
 
 __all__ = [
+    "BEGUN",
+    "STATE",
     "Full",
     "Gain",
+    "begin",
     "done_by_servers",
     "full",
     "gain_of_last_move",
@@ -34,6 +40,10 @@ __all__ = [
     "state",
 ]
 
+STATE = "adapt.jsonl"
+"""In the pool's namespace: a line for each decision of `adapt`."""
+BEGUN = "begun"
+"""What the first line is that says what servers had done before a pool with heat was used, and before any decision."""
 WEEK_S = 7 * 86_400
 """Decisions of that time say how fast a server gets full."""
 LEAST_S = 3600
@@ -58,6 +68,18 @@ def state(pool: Pool) -> dict[str, Any]:
         "used_bytes": {name: of.used_bytes for name, of in there.items()},
         "free_bytes": {name: of.free_bytes for name, of in there.items()},
     }
+
+
+def begin(pool: Pool) -> None:
+    """Keeps what the servers have done so far, as a pool with heat gets into use: so the first move's gain is measured.
+
+    Where a decision says that, or began to, and where this user cannot write it, nothing is kept. Looks at no file of
+    the pool, and waits for no other process: a line more, of one that begins at the same time, says the same.
+    """
+    kept = Kept(pool.namespace / STATE, lambda *_: [])
+    with suppress(StripewiseError, OSError):
+        if pool.keeps_heat and kept.stamp() is None:
+            kept.append({"what": BEGUN, "done": {name: astuple(of) for name, of in done_by_servers(pool).items()}})
 
 
 def since_then(decisions: Sequence[Mapping[str, Any]], now: Mapping[str, Done]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from stripewise import _native, emulation, launch, mounts, native_paths, outputs
 from stripewise._native import StripewiseError
+from stripewise.api import measured
 from stripewise.launch import NotExecutableError, ProgramNotFoundError
 from stripewise.pool import Pool
 
@@ -63,6 +64,8 @@ def run(
     `ProgramNotFoundError` or `NotExecutableError` before anything is started.
     """
     before = emulation.snapshot(pool) if pool is not None else None
+    if pool is not None:
+        measured.begin(pool)
     at = (pool.file, pool.mount) if pool is not None else (None, None)
     if trace is None:
         ended = launch.run(command, pool_file=at[0], mount=at[1], preload=preload, program=program)
@@ -93,6 +96,7 @@ def mount(pool: Pool, directory: Path | None = None, *, latencies: bool = False)
             where.mkdir(parents=True, exist_ok=True)
         else:
             raise StripewiseError(f"cannot mount at {where}: it is no directory; make it first with mkdir -p")
+    measured.begin(pool)
     options = ["-o", "latencies"] if latencies else []
     return subprocess.call([str(native_paths.mount_program()), *options, str(pool.file), str(where)])
 
