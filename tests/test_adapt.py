@@ -662,6 +662,20 @@ def test_a_gain_is_measured_by_the_last_speed_of_the_layouts_before_the_move():
         assert "measured" not in measured.since_then(other, now), other
 
 
+@pytest.mark.parametrize("jump_days", [-10_000, -2, 2])
+def test_a_clock_that_was_put_right_says_nothing_of_how_fast_a_pool_gets_full(pool, monkeypatch, jump_days):
+    now, now_s, boot = {"hdd.0": Usage(300, 1000, None)}, 1e9, ["one", 10_000.0]
+    monkeypatch.setattr(moved, "now_in_boot", lambda: tuple(boot))
+    line = kept({"hdd.0": 100}, now_s + jump_days * 86_400) | {"boot": "one", "boot_s": 10_000.0}
+    boot[1] += 600
+    assert full(pool, [line], now, now_s) is None, "ten minutes say nothing"
+    boot[1] += 6600
+    assert full(pool, [line], now, now_s).span_s == 7200
+    boot[0] = "two"
+    found = full(pool, [line], now, now_s)
+    assert (found and found.span_s) == (172_800 if jump_days == -2 else None), "of another boot the clock tells alone"
+
+
 def test_what_is_no_count_in_the_state_is_not_believed():
     now = {"hdd.0": Done(501, 5, 5, 1.0, 1.0)}
     for wrong in (None, [], {"hdd.0": 1}, {"hdd.0": [1, 2]}, {"hdd.0": [0, 0, 0, "x", 0]}, {"gone": [0, 0, 0, 0, 0]}):

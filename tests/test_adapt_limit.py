@@ -101,7 +101,7 @@ def test_what_the_limit_has_stopped_goes_last(landed):
 def test_a_clock_that_jumps_makes_no_byte_forgotten_and_keeps_none_for_longer_than_a_day(pool, monkeypatch):
     loaded, now_s, day_s = Pool.load(pool.file), [1e9], 86_400.0
     monkeypatch.setattr(moved.time, "time", lambda: now_s[0])
-    monkeypatch.setattr(moved, "_now_in_boot", lambda: ("", now_s[0]))
+    monkeypatch.setattr(moved, "now_in_boot", lambda: ("", now_s[0]))
     moved.record(loaded, {"what": "copied", "path": "f", "copied_bytes": 100})
     now_s[0] += 10 * day_s
     assert adapting.copied_today(loaded) == 0
@@ -125,7 +125,7 @@ def test_within_a_boot_of_the_machine_a_day_is_one_whatever_the_clock_says(pool,
     """As where it starts in 1970 and is put right later, or is put ahead."""
     loaded, now_s, boot, day_s = Pool.load(pool.file), [1e9], ["one", 1000.0], 86_400.0
     monkeypatch.setattr(moved.time, "time", lambda: now_s[0])
-    monkeypatch.setattr(moved, "_now_in_boot", lambda: tuple(boot))
+    monkeypatch.setattr(moved, "now_in_boot", lambda: tuple(boot))
     now_s[0] -= max(0, -jump_days) * day_s
     for copied_bytes in (60, 40):
         moved.record(loaded, {"what": "copied", "path": "f", "copied_bytes": copied_bytes})
@@ -144,7 +144,7 @@ def test_within_a_boot_of_the_machine_a_day_is_one_whatever_the_clock_says(pool,
 def test_what_lines_that_go_have_copied_is_of_the_boot_in_which_it_was(pool, monkeypatch):
     loaded, now_s = Pool.load(pool.file), [1e9]
     monkeypatch.setattr(moved.time, "time", lambda: now_s[0])
-    monkeypatch.setattr(moved, "_now_in_boot", lambda: ("one", 1000.0))
+    monkeypatch.setattr(moved, "now_in_boot", lambda: ("one", 1000.0))
     moved.record(loaded, {"what": "copied", "path": "f", "copied_bytes": 100})
     monkeypatch.setattr(kept_lines, "MOST_BYTES", 10)
     now_s[0] += 10 * 86_400

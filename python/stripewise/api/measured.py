@@ -17,7 +17,7 @@ from typing import Any
 
 from stripewise import usage
 from stripewise._native import StripewiseError
-from stripewise.api import activity
+from stripewise.api import activity, moved
 from stripewise.api.activity import Done
 from stripewise.api.kept_lines import Kept
 from stripewise.decided import as_number, copied_bytes, number, plans
@@ -62,8 +62,11 @@ def state(pool: Pool) -> dict[str, Any]:
     """What a decision keeps of the servers. O(files of the pool)."""
     done = done_by_servers(pool)
     there = {name: of for name, of in usage.of_pool(pool).items() if of.error is None}
+    boot, boot_s = moved.now_in_boot()
     return {
         "ended_s": time.time(),
+        "boot": boot,
+        "boot_s": boot_s,
         "done": {name: astuple(of) for name, of in done.items()},
         "used_bytes": {name: of.used_bytes for name, of in there.items()},
         "free_bytes": {name: of.free_bytes for name, of in there.items()},
@@ -169,7 +172,7 @@ def full(pool: Pool, decisions: Sequence[Mapping[str, Any]], now: Mapping[str, U
     What was moved from server to server is no growth. Where a decision says that something was moved before it, or
     nothing says what was, the servers that got fuller share what all of them together have got.
     """
-    kept = [(ended_s, of) for of in decisions if (ended_s := number(of, "ended_s")) is not None]
+    kept = [(ended_s, of) for of in decisions if (ended_s := _ended_s(of, now_s)) is not None]
     recent = [(ended_s, of) for ended_s, of in kept if now_s - WEEK_S <= ended_s <= now_s and _used(of)]
     if not recent or now_s - recent[0][0] < LEAST_S:
         return None
@@ -193,6 +196,16 @@ def full(pool: Pool, decisions: Sequence[Mapping[str, Any]], now: Mapping[str, U
     each = {of.name: in_s([of]) for servers in tiers.values() for of in servers}
     together = {tier.name: in_s(tiers[tier.name]) for tier in pool.tiers}
     return Full(span_s, _known(each), _known(together), in_s(data))
+
+
+def _ended_s(decision: Mapping[str, Any], now_s: float) -> float | None:
+    """When it ended, by the clock of now: within a boot of the machine whatever the clock said then."""
+    boot, now_boot_s = moved.now_in_boot()
+    boot_s = number(decision, "boot_s") if boot and decision.get("boot") == boot else None
+    # A name space of another time may be ahead.
+    if boot_s is not None and boot_s <= now_boot_s:
+        return now_s - (now_boot_s - boot_s)
+    return number(decision, "ended_s")
 
 
 def _used(decision: Mapping[str, Any]) -> dict[str, float]:

@@ -21,7 +21,19 @@ from stripewise.api.kept_lines import Kept
 from stripewise.api.pacing import Progress, Then
 from stripewise.pool import Pool
 
-__all__ = ["ABOVE", "OVER", "Hours", "Watched", "copied_bytes", "halves", "kept", "record", "records", "see_clock"]
+__all__ = [
+    "ABOVE",
+    "OVER",
+    "Hours",
+    "Watched",
+    "copied_bytes",
+    "halves",
+    "kept",
+    "now_in_boot",
+    "record",
+    "records",
+    "see_clock",
+]
 
 FILE = "adapt-moves.jsonl"
 """In the pool's namespace."""
@@ -66,7 +78,7 @@ _boot: list[str] = []
 """Which boot of the machine this is, once it was asked for; empty where the kernel does not say."""
 
 
-def _now_in_boot() -> tuple[str, float]:
+def now_in_boot() -> tuple[str, float]:
     """Which boot of the machine this is, and seconds since then, whatever the clock says."""
     if not _boot:
         try:
@@ -100,7 +112,7 @@ def record(pool: Pool, line: Mapping[str, Any]) -> None:
     Raises `StripewiseError` where that fails: what cannot be counted may not be copied.
     """
     if line.get("what") == "copied":
-        boot, boot_s = _now_in_boot()
+        boot, boot_s = now_in_boot()
         line = {**line, "boot": boot, "boot_s": boot_s}
     try:
         kept(pool).append(line)
@@ -138,7 +150,7 @@ class _Known:
     """
 
     def add(self, lines: list[Record]) -> None:
-        boot, _ = _now_in_boot()
+        boot, _ = now_in_boot()
         for line in lines:
             time_s, copied = line["time_s"], _copied_bytes(line) or 0
             boot_s = decided.number(line, "boot_s") if boot and line.get("boot") == boot else None
@@ -154,7 +166,7 @@ class _Known:
         follows. One of a clock that was behind, or before it was put ahead, is as old as this boot of the machine says.
         """
         found, next_s = 0, time.time()
-        now_s, (_, now_boot_s) = next_s, _now_in_boot()
+        now_s, (_, now_boot_s) = next_s, now_in_boot()
         for time_s, boot_s, copied in reversed(self.copied):
             if time_s <= now_s:
                 next_s = time_s
