@@ -51,10 +51,9 @@ def day(pool, writer):
 
 
 @pytest.fixture
-def landed(pool, monkeypatch):
-    """A file of 8 MiB that has landed on the SSD, and is to leave it."""
+def landed(pool):
+    """A file of 8 MiB that has landed on the SSD, and is to leave it; the pool was never calibrated."""
     pool.file.write_text(pool.file.read_text().replace("[default]\n", '[default]\nland = "ssd"\n'))
-    monkeypatch.setattr(Pool, "require_profiles", lambda _: None)
     with open_pool(pool.file).open("f", "wb") as file:
         file.write(BYTES)
     return Pool.load(pool.file)

@@ -29,10 +29,12 @@ from stripewise.api import (
     moving,
     owned,
     promotion,
+    relief,
     small_files,
 )
 from stripewise.api.adapt_service import Wanted
 from stripewise.api.between import Rounds
+from stripewise.api.files import open_pool
 from stripewise.api.pacing import Pace
 from stripewise.pool import Pool
 from stripewise.units import about_bytes
@@ -426,3 +428,20 @@ def test_a_server_that_goes_between_two_decisions_is_waited_for(hot, promote_s, 
         held = next(service)
     assert held["away"] == ["hdd.1"] and held["why"].startswith("hdd.1 is not there: nothing moves until it is")
     assert moved_without == []
+
+
+def test_a_pool_on_which_files_land_needs_no_calibration_without_heat(pool):
+    """The service moves what has landed, and plans nothing."""
+    pool.file.write_text(pool.file.read_text().replace("[default]\n", '[default]\nland = "ssd"\n'))
+    with open_pool(pool.file).open("f", "wb") as file:
+        file.write(b"stripewise" * 100_000)
+    loaded = Pool.load(pool.file)
+    adapt_service.require(loaded)
+    wanted = adapt_service.Wanted(pace=Pace(urgent=True))
+    decision = next(adapt_service.run(pool.file, wanted))
+    assert (decision["verdict"], decision["relief"][0]["moved_files"]) == ("kept", 1)
+    assert "keeps no heat" in decision["why"] and relief.landed(loaded, None).leaving == ()
+    assert adapting.move_s_per_byte(loaded) == float("inf"), "no promotion pays"
+    pool.file.write_text(pool.file.read_text() + "\n[heat]\n")
+    with pytest.raises(StripewiseError, match="has no profile"):
+        adapt_service.require(Pool.load(pool.file))

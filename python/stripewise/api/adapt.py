@@ -175,6 +175,12 @@ def failed(pool: Pool, error: Exception, asked: Sequence[str] = ()) -> Decision:
     return decision
 
 
+def require_profiles(pool: Pool) -> None:
+    """Raises `StripewiseError` where layouts are planned by heat, and a tier has no profile to predict by."""
+    if pool.keeps_heat or pool.land is None:
+        pool.require_profiles()
+
+
 def away(pool: Pool) -> list[str]:
     """The servers in use that are not there. A system call for each."""
     servers = [server for tier in pool.tiers for server in tier.servers]
@@ -255,9 +261,10 @@ def reconsider(
     small files leave the metadata tier, or come back, by its threshold. A pool without heat, where files land, has no
     more.
 
-    Raises `StripewiseError` where the pool keeps no heat, or has servers that were not calibrated.
+    Raises `StripewiseError` where the pool keeps no heat, or has servers that were not calibrated: one on which files
+    land, and that keeps no heat, needs neither.
     """
-    pool.require_profiles()
+    require_profiles(pool)
     limits = replace(limits, horizon_s=min(limits.horizon_s, LONGEST_HORIZON_S))
     if heat is None and (pool.land is None or pool.keeps_heat):
         heat = _native.pool_heat(str(pool.file), ".")
@@ -768,13 +775,17 @@ def _written(pool: Pool, decision: Decision) -> Decision:
 
 
 def move_s_per_byte(pool: Pool) -> float:
-    """Server time of a byte that is read, written and read back, on the tier where that takes longest."""
+    """Server time of a byte that is read, written and read back, on the tier where that takes longest.
+
+    Without end where no tier was calibrated: then no move pays.
+    """
     known = [(tier.read, tier.write) for tier in pool.tiers]
-    return max(
+    each = (
         2 / read.bandwidth_bytes_per_s + 1 / write.bandwidth_bytes_per_s
         for read, write in known
         if read is not None and write is not None
     )
+    return max(each, default=math.inf)
 
 
 def _write_requests(pool: Pool, heat: PoolHeat, log: Path) -> float:

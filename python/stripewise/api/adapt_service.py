@@ -42,8 +42,8 @@ class Wanted:
 
 
 def require(pool: Pool) -> None:
-    """Raises `StripewiseError` where no decision could ever be made: no profile, or neither heat nor landing files."""
-    pool.require_profiles()
+    """Raises `StripewiseError` where no decision can ever be made: heat without profiles, or neither heat nor land."""
+    adapt.require_profiles(pool)
     if not pool.keeps_heat and pool.land is None:
         raise StripewiseError(f"pool '{pool.name}' keeps no heat: write a table [heat] into {pool.file}")
 

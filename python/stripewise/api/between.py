@@ -27,9 +27,9 @@ class Rounds:
     def __init__(self, pool: Pool, promote_s: float, pace: Pace = Pace()) -> None:
         """The load of now is the first. Looks at what got hot each `promote_s` seconds, or with 0 never.
 
-        Raises `StripewiseError` for servers that were not calibrated.
+        Raises `StripewiseError` for servers that were not calibrated, unless files land and the pool keeps no heat.
         """
-        pool.require_profiles()
+        adapt.require_profiles(pool)
         self._watch = shifts.Watch(pool)
         self._watch.has_shifted()
         self._pace = pace
