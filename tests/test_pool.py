@@ -1,12 +1,13 @@
 """Making, showing and breaking pools."""
 
 import json
+import os
 import re
 
 import pytest
 
 from conftest import PATIENCE_S
-from stripewise import _native, devices
+from stripewise import StripewiseError, _native, devices
 from stripewise.api import adapt, heat, pools, reporting
 from stripewise.pool import Pool
 
@@ -214,3 +215,21 @@ def test_decisions_that_may_not_be_read_keep_the_pool_from_no_page(emulated, mon
     monkeypatch.setattr(heat, "hottest", refused)
     adapted = reporting._adapted(emulated.file)
     assert adapted is not None and (adapted.heat, adapted.decisions) == ([], [])
+
+
+def test_a_disk_without_room_for_what_calibration_writes_is_named_before_anything_is_written(pool, monkeypatch):
+    loaded = Pool.load(pool.file)
+    small = os.statvfs_result((4096, 4096, 9000, 1000, 1000, 9, 9, 9, 0, 255))
+    monkeypatch.setattr(pools.os, "statvfs", lambda _: small)
+    monkeypatch.setattr(pools._native, "calibrate", lambda *_: pytest.fail("it has begun"))
+    with pytest.raises(StripewiseError) as refused:
+        pools.calibrate(loaded, ["ssd"])
+    said = str(refused.value)
+    assert (
+        said.startswith(f"ssd.0 in {pool.base / 'disks/d3'}")
+        and ": 4,096,000 bytes are free" in said
+        and "--tier" in said
+    )
+    assert "needs 268,435,456" in said and "free 264,339,456 bytes" in said
+    with pytest.raises(StripewiseError, match=r"hdd.0 in .*, hdd.1 in .*needs 805,306,368"):
+        pools.calibrate(loaded, ["hdd"])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -129,6 +131,10 @@ def make(
     return Pool.load(file)
 
 
+SCRATCH_BYTES = 256 << 20
+"""What `calibrate` writes to each real server, as `CalibrateOptions` of the crate store has it."""
+
+
 def calibrate(
     pool: Pool,
     tiers: Sequence[str] | None = None,
@@ -140,8 +146,10 @@ def calibrate(
     """Measures what reads and writes cost on the servers of these tiers, all if left out, in about `budget_s` seconds.
 
     Writes the profiles into the pool file, if `write`. `progress` is called with the share of each server that is done.
+    Raises `StripewiseError` where a disk has no room for what is measured on it.
     """
     chosen = list(tiers or measured_tiers(pool))
+    _require_room(pool, chosen)
     measured = _native.calibrate(str(pool.file), chosen, budget_s, progress or (lambda _: None))
     for tier in measured if write else ():
         _native.pool_write_profile(str(pool.file), tier["name"], tier["read"], tier["write"], tier["heads"])
@@ -153,6 +161,24 @@ def calibrate(
             # The namespace takes no part in turns.
             _native.pool_write_seeks(str(pool.file), [(of["name"], _points(of["seeks"])) for of in tier["servers"]])
     return measured
+
+
+def _require_room(pool: Pool, tiers: Sequence[str]) -> None:
+    """Raises `StripewiseError` where a file system has no room for the scratch files of all its servers at once."""
+    together: dict[int, list[Server]] = {}
+    for tier in (*pool.tiers, pool.meta):
+        for server in tier.servers if tier.name in tiers and not tier.emulated else ():
+            with suppress(OSError):  # What is not there is named by what measures it.
+                together.setdefault(server.path.stat().st_dev, []).append(server)
+    for servers in together.values():
+        disk, needed_bytes = os.statvfs(servers[0].path), len(servers) * SCRATCH_BYTES
+        free_bytes = (disk.f_bfree if os.geteuid() == 0 else disk.f_bavail) * disk.f_frsize
+        if disk.f_blocks and free_bytes < needed_bytes:
+            names = ", ".join(f"{of.name} in {of.path}" for of in servers)
+            raise StripewiseError(
+                f"{names}: {free_bytes:,} bytes are free, and what is measured there needs {needed_bytes:,} for as "
+                f"long as that takes: free {needed_bytes - free_bytes:,} bytes, or name other tiers with --tier"
+            )
 
 
 def _points(seeks: list[list[float]] | None) -> list[tuple[int, float]] | None:
