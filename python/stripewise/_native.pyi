@@ -85,6 +85,8 @@ class PoolHeat(TypedDict):
     period_s: int
     missed: int
     files: list[FileHeat]
+    unreadable: NotRequired[list[dict[str, str]]]
+    """`path` of files that may have heat and cannot be read, and `why`."""
 
 class BlockHeat(TypedDict):
     period_s: int

@@ -25,11 +25,14 @@ pub(crate) fn pool_heat(py: Python<'_>, pool_file: PathBuf, path: PathBuf) -> Py
         })
     };
     let files: Vec<Value> = heat.files.iter().map(file).collect();
+    let why = |(path, why): &(PathBuf, String)| json!({ "path": path.to_string_lossy(), "why": why });
+    let unreadable: Vec<Value> = heat.unreadable.iter().map(why).collect();
     let value = json!({
         "block_bytes": heat.block_bytes,
         "period_s": heat.period_s,
         "missed": heat.missed,
         "files": files,
+        "unreadable": unreadable,
     });
     to_python(py, &value)
 }

@@ -359,14 +359,15 @@ def _planned(pool: Pool, heat: PoolHeat, planner: str, log: Path) -> tuple[float
 
 
 def _with_names(heat: PoolHeat) -> tuple[PoolHeat, list[dict[str, str]]]:
-    """The heat of files that a layout file can name, and those that it cannot: these stay where they are.
+    """The heat of files that a layout file can name, and those that it cannot, which stay where they are.
 
+    A file that cannot be read stays, too.
     A byte of a name that is no text is told as `NO_TEXT`, by which no file can be found.
     """
     named = [file for file in heat["files"] if NO_TEXT not in file["path"]]
     why = "its path is no UTF-8 text, by which alone a layout names files; rename it"
     unnamed = [{"path": file["path"], "why": why} for file in heat["files"] if NO_TEXT in file["path"]]
-    return {**heat, "files": named}, unnamed
+    return {**heat, "files": named}, [*unnamed, *heat.get("unreadable", ())]
 
 
 @dataclass(frozen=True)

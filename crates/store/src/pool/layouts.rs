@@ -249,9 +249,9 @@ impl Layouts {
     /// Reads and checks one file. Never waits for a FIFO, never follows a link.
     fn read(&self, name: &str, hash: &[u8; 32]) -> Result<Arc<Layout>, String> {
         let bytes = sys::read_file_at(&self.directory, name, MAX_BYTES)
-            .map_err(|errno| format!("{name} cannot be read from the namespace's layouts directory: {errno}"))?;
+            .map_err(|errno| format!("it cannot be read from the namespace's layouts directory: {errno}"))?;
         if blake3::hash(&bytes) != *hash {
-            return Err(format!("{name} in the namespace's layouts directory is damaged: restore it"));
+            return Err("it is damaged in the namespace's layouts directory: restore it".to_owned());
         }
         let within = |servers| Layout::from_bytes_within(&bytes, servers).map(Arc::new);
         let servers = self.servers.load(Ordering::Relaxed);

@@ -1,6 +1,6 @@
 //! The heat of files: what accesses to their blocks have cost.
 
-use crate::format::handle::read_handle;
+use crate::format::handle::{Handle, read_handle};
 use crate::os::error::{Error, Result};
 use crate::os::sync::{Mutex, guard};
 use crate::os::sys::proc_path;
@@ -9,7 +9,8 @@ use crate::pool::heat_table::{HeatConfig, HeatPart, HeatTable, parts_of_others};
 use crate::pool::namespace::namespace_uuid;
 use crate::pool::store::Store;
 use crate::tools::walk::{WalkedFile, walk};
-use rustix::fd::AsFd as _;
+use rustix::fd::{AsFd as _, BorrowedFd};
+use rustix::fs::Stat;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,6 +39,8 @@ pub struct PoolHeat {
     pub missed: u64,
     /// The files that have heat, in order of their paths.
     pub files: Vec<FileHeat>,
+    /// Files that may have heat and cannot be read, and why, in order of their paths.
+    pub unreadable: Vec<(PathBuf, String)>,
 }
 
 /// The heat of a pool's blocks as the file of heat has it: also of files that are gone.
@@ -103,7 +106,7 @@ impl Store {
     }
 
     /// The heat of the files whose path relative to the tree `wanted` accepts. Heat behind the end of a file, or of a file that is
-    /// gone, is not believed. O(files of the tree).
+    /// gone, is not believed. One file that cannot be read keeps no other from being known. O(files of the tree).
     ///
     /// # Errors
     /// The pool file asks for no heat; its file or the tree cannot be read.
@@ -116,6 +119,7 @@ impl Store {
         }
         let tree = rustix::io::fcntl_dupfd_cloexec(self.tree(), 0).map_err(Error::io("open", "tree"))?;
         let (files, seen) = (Mutex::new(Vec::new()), Mutex::new(HashSet::new()));
+        let unreadable = Mutex::new(Vec::new());
         let visit = |entry: &WalkedFile<'_>| {
             let path = entry.path();
             if !wanted(&path) {
@@ -123,12 +127,19 @@ impl Store {
             }
             let Ok(fd) = entry.open() else { return Ok(true) };
             let Ok(stat) = rustix::fs::fstat(&fd) else { return Ok(true) };
-            let handle = read_handle(&proc_path(fd.as_fd()), stat.st_ino).ok().flatten();
-            let id = handle.map_or(stat.st_ino, |handle| handle.logical);
+            let Ok(handle) = read_handle(&proc_path(fd.as_fd()), stat.st_ino) else { return Ok(true) };
+            let id = handle.as_ref().map_or(stat.st_ino, |handle| handle.logical);
+            // Another file may have a copy of its handle.
             if let Some(blocks) = known.get(&id)
-                && guard(&seen).insert(id)
+                && guard(&seen).insert((id, stat.st_ino))
             {
-                let size_bytes = self.attributes(fd.as_fd(), &stat, None)?.size_bytes;
+                let size_bytes = match self.size_of_readable(fd.as_fd(), &stat, handle.as_ref()) {
+                    Ok(size_bytes) => size_bytes,
+                    Err(error) => {
+                        guard(&unreadable).push((path, error.to_string()));
+                        return Ok(true);
+                    }
+                };
                 let inside = |(block, _): &&(u64, u64)| block.saturating_mul(block_bytes) < size_bytes;
                 let blocks: Vec<(u64, u64)> = blocks.iter().filter(inside).copied().collect();
                 if !blocks.is_empty() {
@@ -140,6 +151,16 @@ impl Store {
         walk(&tree, 2, &visit, &|_, _| ())?;
         let mut files = files.into_inner().unwrap_or_default();
         files.sort_by(|a, b| a.path.cmp(&b.path));
-        Ok(PoolHeat { block_bytes, period_s, missed: table.missed(), files })
+        let mut unreadable = unreadable.into_inner().unwrap_or_default();
+        unreadable.sort();
+        Ok(PoolHeat { block_bytes, period_s, missed: table.missed(), files, unreadable })
+    }
+
+    /// The size in bytes of a file whose layout can be read.
+    fn size_of_readable(self: &Arc<Self>, fd: BorrowedFd<'_>, stat: &Stat, handle: Option<&Handle>) -> Result<u64> {
+        if let Some(handle) = handle {
+            self.layouts.get_for(&handle.layout, stat.st_uid)?;
+        }
+        Ok(self.attributes(fd, stat, None)?.size_bytes)
     }
 }

@@ -14,8 +14,8 @@ use std::sync::Arc;
 /// Finds files of a tree.
 pub(crate) struct NamedFiles<'a> {
     store: &'a Arc<Store>,
-    /// Files whose names are no text, by their handles; looked for once.
-    others: OnceCell<HashMap<u64, PathBuf>>,
+    /// Files whose names are no text, by how they read and by their handles, of which another file may have a copy; looked for once.
+    others: OnceCell<HashMap<(String, u64), PathBuf>>,
 }
 
 impl<'a> NamedFiles<'a> {
@@ -40,19 +40,21 @@ impl<'a> NamedFiles<'a> {
         if self.others.get().is_none() {
             let _ = self.others.set(self.names_that_are_no_text()?);
         }
-        self.others.get().and_then(|others| others.get(&handle)).map_or(Ok(None), |path| found(path))
+        let key = (path.to_owned(), handle);
+        self.others.get().and_then(|others| others.get(&key)).map_or(Ok(None), |path| found(path))
     }
 
-    fn names_that_are_no_text(&self) -> Result<HashMap<u64, PathBuf>> {
+    fn names_that_are_no_text(&self) -> Result<HashMap<(String, u64), PathBuf>> {
         let tree = rustix::io::fcntl_dupfd_cloexec(self.store.tree(), 0).map_err(Error::io("open", "tree"))?;
         let others = Mutex::new(HashMap::new());
         let visit = |entry: &WalkedFile<'_>| {
             let path = entry.path();
-            if path.to_string_lossy().contains(char::REPLACEMENT_CHARACTER)
+            let name = path.to_string_lossy();
+            if name.contains(char::REPLACEMENT_CHARACTER)
                 && let Ok(fd) = entry.open()
                 && let Ok(Some(inode)) = self.store.inode(fd.as_fd())
             {
-                guard(&others).insert(inode.handle(), path);
+                guard(&others).insert((name.into_owned(), inode.handle()), path);
             }
             Ok(true)
         };

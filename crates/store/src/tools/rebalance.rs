@@ -201,7 +201,8 @@ fn held(store: &Arc<Store>) -> Result<Vec<HeldFile>> {
     let visit = |entry: &WalkedFile<'_>| {
         if let Ok(fd) = entry.open()
             && let Ok(Some(inode)) = store.inode(fd.as_fd())
-            && guard(&seen).insert(inode.handle())
+            // Another file may have a copy of its handle.
+            && guard(&seen).insert(inode.key())
             && let Ok(bytes) = inode.allocated()
         {
             guard(&files).push((bytes.iter().map(|(_, bytes)| bytes).sum::<u64>(), entry.path(), bytes));

@@ -160,14 +160,16 @@ impl Store {
             // What cannot be read cannot move.
             if let Ok(fd) = entry.open()
                 && let Ok(Some(inode)) = self.inode(fd.as_fd())
-                && guard(&seen).insert(inode.handle())
+                // Another file may have a copy of its handle.
+                && let key = inode.key()
+                && guard(&seen).insert(key)
                 && let Ok(found) = self.parts_of(&inode, &entry.path(), tier)
             {
                 guard(&parts).extend(found);
                 if let Some(begun) = begun.get(&inode.handle())
                     && inode.placement().is_ok_and(|placement| !has_rest(&placement.layout, tier, *begun))
                 {
-                    guard(&gone).insert(inode.handle());
+                    guard(&gone).insert(key);
                 }
             }
             Ok(true)
@@ -176,8 +178,10 @@ impl Store {
         let (mut parts, seen) = (parts.into_inner().unwrap_or_default(), seen.into_inner().unwrap_or_default());
         parts.sort_by(|a: &TierPart, b| (&a.path, a.stretch).cmp(&(&b.path, b.stretch)));
         let gone = gone.into_inner().unwrap_or_default();
+        let has_gone: HashSet<u64> = gone.iter().map(|(handle, _)| *handle).collect();
+        let left: HashSet<u64> = seen.difference(&gone).map(|(handle, _)| *handle).collect();
         let may_be_there =
-            |handle: &u64| !gone.contains(handle) && (seen.contains(handle) || self.may_have_landed(*handle, tier));
+            |handle: &u64| left.contains(handle) || (!has_gone.contains(handle) && self.may_have_landed(*handle, tier));
         let mut begun: Vec<u64> = begun.keys().copied().filter(may_be_there).collect();
         begun.sort_unstable();
         Ok(TierParts { parts, begun })

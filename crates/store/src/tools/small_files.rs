@@ -55,7 +55,7 @@ impl Store {
     pub fn due_small_files(self: &Arc<Self>, before: &HashMap<u64, MovedBefore>) -> Result<Vec<DueSmallFile>> {
         self.plane().meta_watch().look_if_idle(|| self.plane().meta_room());
         let tree = rustix::io::fcntl_dupfd_cloexec(self.tree(), 0).map_err(Error::io("open", "tree"))?;
-        // By the handle: a file with two names is found twice.
+        // A file with two names is found twice, and another one may have a copy of its handle.
         let due = Mutex::new(HashMap::new());
         let visit = |entry: &WalkedFile<'_>| {
             // What cannot be read cannot move.
@@ -63,7 +63,7 @@ impl Store {
                 && let Ok(Some(inode)) = self.inode(fd.as_fd())
                 && let Ok(Some(found)) = self.due_small_file(&inode, entry, before.get(&inode.handle()))
             {
-                guard(&due).insert(found.handle, found);
+                guard(&due).insert(inode.key(), found);
             }
             Ok(true)
         };
