@@ -167,3 +167,30 @@ fn bytes_of_other_files_are_told_by_server() {
     let missing = store.status("c".as_ref()).unwrap_err().to_string();
     assert_eq!(missing, "there is no 'c' in pool 'test'; check the path");
 }
+
+#[test]
+fn no_link_leads_to_a_file_of_a_shared_pool_that_moves() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let other = layout(&[(0, &[(0, 8192)])]);
+    for is_shared in [false, true] {
+        let pool = if is_shared { TestPool::shared(2) } else { TestPool::new(2) };
+        let store = pool.open();
+        let tree = pool.pool.namespace.join("tree");
+        std::fs::create_dir(tree.join("d")).unwrap();
+        common::write(&create(&store, "d/f").1, &pattern(50_000, 1), 0);
+        std::os::unix::fs::symlink("d", tree.join("link")).unwrap();
+        let done = store.apply(&[entry("link/f", &other)], false, &mut Watched::default());
+        if is_shared {
+            let error = done.unwrap_err().to_string();
+            assert!(error.contains("'link/f' leads through a link"), "{error}");
+            assert_eq!(present(&store, "d/f"), pool.pool.default_layout());
+        } else {
+            done.unwrap().unwrap();
+            assert_eq!(present(&store, "d/f"), other);
+        }
+        store.apply(&[entry("d/f", &other)], false, &mut Watched::default()).unwrap().unwrap();
+        assert_eq!(present(&store, "d/f"), other);
+    }
+}

@@ -232,9 +232,29 @@ impl Store {
     /// Opens what is at `path` (relative to the tree) as a place only, whatever kind of file it is; a link at the end
     /// is not followed.
     pub fn open_place(&self, path: &Path) -> Result<OwnedFd> {
+        self.open_resolved(path, ResolveFlags::empty())
+    }
+
+    /// As [`Store::open_place`], of what is to move. In a pool of several users no link leads there: with it, and whenever it is put
+    /// in the place of a directory, its owner could have another user's file moved.
+    ///
+    /// # Errors
+    /// Those of `openat2`; a link is in the path.
+    pub(crate) fn open_to_move(&self, path: &Path) -> Result<OwnedFd> {
+        let resolve = if self.plane().is_shared() { ResolveFlags::NO_SYMLINKS } else { ResolveFlags::empty() };
+        self.open_resolved(path, resolve).map_err(|error| match error {
+            Error::Io { errno: Errno::LOOP, .. } => Error::Invalid(format!(
+                "'{}' leads through a link, by which no file of a shared pool moves: name the path that the link leads to",
+                path.display()
+            )),
+            error => error,
+        })
+    }
+
+    fn open_resolved(&self, path: &Path, resolve: ResolveFlags) -> Result<OwnedFd> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         // No user's link and no `..` leads a tool of root's out of the tree.
-        let inside = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let inside = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | resolve;
         let opened = retry(|| match rustix::fs::openat2(self.tree(), path, flags, Mode::empty(), inside) {
             Err(Errno::AGAIN) => Err(Errno::INTR),
             done => done,

@@ -85,7 +85,9 @@ impl Store {
         for entry in entries {
             self.check_new_layout(&entry.layout)?;
             let found = match entry.path.exact_path() {
-                Some(path) => self.existing(Path::new(&path))?.map(|inode| (path.into(), inode)).into_iter().collect(),
+                Some(path) => {
+                    self.existing_to_move(Path::new(&path))?.map(|inode| (path.into(), inode)).into_iter().collect()
+                }
                 None => self.find(&|path| entry.path.matches(path.as_os_str().as_bytes()))?,
             };
             moves.extend(found.into_iter().map(|(path, inode)| PlannedMove {

@@ -31,7 +31,7 @@ impl<'a> NamedFiles<'a> {
     /// The file, or the tree, cannot be read.
     pub(crate) fn find(&self, path: &str, handle: u64) -> Result<Option<(PathBuf, Arc<Inode>)>> {
         let found = |path: &Path| -> Result<Option<(PathBuf, Arc<Inode>)>> {
-            let inode = self.store.existing(path)?.filter(|inode| inode.handle() == handle);
+            let inode = self.store.existing_to_move(path)?.filter(|inode| inode.handle() == handle);
             Ok(inode.map(|inode| (path.to_owned(), inode)))
         };
         if !path.contains(char::REPLACEMENT_CHARACTER) {

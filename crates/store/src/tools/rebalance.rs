@@ -100,7 +100,7 @@ pub fn rebalance(file: &Path, filling: &Filling, watch: &mut dyn DrainWatch) -> 
     for file in planned {
         let name = file.path.to_string_lossy().into_owned();
         // One that has gone, or cannot be read since.
-        let Ok(Some(inode)) = store.existing(&file.path) else { continue };
+        let Ok(Some(inode)) = store.existing_to_move(&file.path) else { continue };
         let mut stopped = false;
         let mut progress = |done: u64, _| {
             let then = watch.progress(&name, (before_bytes + done).min(total_bytes), total_bytes);
@@ -161,7 +161,7 @@ fn plan(
         if except.contains(&path) {
             continue;
         }
-        let Ok(Some(inode)) = store.existing(&path) else { continue };
+        let Ok(Some(inode)) = store.existing_to_move(&path) else { continue };
         let (Ok(placement), Ok(attributes)) = (inode.placement(), inode.attributes()) else { continue };
         // It goes to its place, and is told from files that have it by never having moved.
         if store.landed_on(&placement, &path)?.is_some() {

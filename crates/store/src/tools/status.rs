@@ -79,6 +79,14 @@ impl Store {
         if self.found(path).is_some() { self.lookup(path) } else { Ok(None) }
     }
 
+    /// As [`Store::existing`], of what is to move: in a pool of several users no link leads to it.
+    ///
+    /// # Errors
+    /// As [`Store::existing`]; a link is in the path.
+    pub(crate) fn existing_to_move(self: &Arc<Self>, path: &Path) -> Result<Option<Arc<Inode>>> {
+        if self.found(path).is_some() { self.inode(self.open_to_move(path)?.as_fd()) } else { Ok(None) }
+    }
+
     /// The layout that `path` has, or would get if it were made now.
     ///
     /// # Errors
