@@ -124,3 +124,22 @@ def test_what_fits_nowhere_is_said_with_the_rooms(unequal):
     done = unequal.stripewise("plan", unequal.base / "run.trace", *options, check=False)
     assert done.returncode == 1
     assert "hdd" in done.stderr and "ssd has room for" in done.stderr and "free space there" in done.stderr
+
+
+SPARSE = f"""
+import os, sys
+fd = os.open(sys.argv[1] + "/sparse", os.O_RDWR | os.O_CREAT, 0o644)
+os.ftruncate(fd, 1 << 42)
+os.pwrite(fd, bytes({MIB}), 0)
+for _ in range(20):
+    os.pread(fd, 65536, 0)
+"""
+
+
+def test_the_holes_of_a_file_need_no_room(unequal):
+    trace = unequal.base / "run.trace"
+    unequal.stripewise("trace", "--pool", unequal.file, "-o", trace, "--", sys.executable, "-c", SPARSE, unequal.mount)
+    options = ["--pool", unequal.file, "-o", unequal.base / "new.layout", "--json"]
+    planned = unequal.stripewise("plan", trace, *options, check=False)
+    assert planned.returncode == 0, planned.stdout + planned.stderr
+    assert json.loads(planned.stdout)["changes"]

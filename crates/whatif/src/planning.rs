@@ -14,7 +14,7 @@ use stripewise_model::Cluster;
 use stripewise_planner::{
     FilePlan, FileTrace, Job, PlanError, PlanOptions, PlannedBy, RegionPlan, Survey, SurveyedFile, plan_as_is, plan_by,
 };
-use stripewise_store::Store;
+use stripewise_store::{Error as StoreError, Store};
 use stripewise_trace::Trace;
 
 /// What is planned, and on what.
@@ -70,11 +70,18 @@ impl<'a> Planning<'a> {
         let (files, is_large) = requested(trace, root, held)?;
         let (mut present, mut sizes, mut inodes) = (Vec::new(), Vec::new(), Vec::new());
         for file in &files {
-            let path = Path::new(&file.path);
-            present.push(store.present_layout(path)?);
-            let inode = store.existing(path)?;
-            let attributes = inode.as_ref().map(|inode| inode.attributes()).transpose()?;
-            sizes.push(attributes.map(|attributes| attributes.size_bytes));
+            let read = || {
+                let path = Path::new(&file.path);
+                let (layout, inode) = (store.present_layout(path)?, store.existing(path)?);
+                let attributes = inode.as_ref().map(|inode| inode.attributes()).transpose()?;
+                Ok((layout, inode, attributes.map(|attributes| attributes.size_bytes)))
+            };
+            let unreadable = |error: StoreError| {
+                WhatifError::Asked(format!("{} cannot be planned: {error}; leave it out or restore it", file.path))
+            };
+            let (layout, inode, size_bytes) = read().map_err(unreadable)?;
+            present.push(layout);
+            sizes.push(size_bytes);
             inodes.push(inode);
         }
         let handles: Vec<u64> = inodes.iter().flatten().map(|inode| inode.handle()).collect();
@@ -136,7 +143,8 @@ impl<'a> Planning<'a> {
         let (planned, limited_by_space) = match &self.rooms {
             None => (free()?, None),
             Some(rooms) => {
-                let needed = (0..traces.len()).map(|file| job.extent_bytes(file)).fold(0, u64::saturating_add);
+                let needed = (0..traces.len()).map(|file| rooms.needed(file, job.extent_bytes(file)));
+                let needed = needed.fold(0, u64::saturating_add);
                 let present: Vec<Layout> = self.present.iter().map(|layout| (**layout).clone()).collect();
                 let on =
                     |cluster: &Cluster| plan_by(by.planner, &self::job(surveyed.as_ref(), &traces, cluster, &options)?);

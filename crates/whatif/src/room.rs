@@ -22,6 +22,8 @@ pub(crate) struct Rooms {
     spare: HashMap<ServerId, u64>,
     /// Bytes that the planned files have on it.
     own: HashMap<ServerId, u64>,
+    /// Bytes of the files, in their order, that are holes: they need no room.
+    holes: Vec<u64>,
     /// Bytes that a tier's capacity leaves on it beside other files.
     capacity: HashMap<ServerId, u64>,
 }
@@ -46,12 +48,26 @@ impl Rooms {
         });
         let capacity = capacity.collect();
         let mut own: HashMap<ServerId, u64> = HashMap::new();
-        for inode in inodes.iter().flatten() {
-            for (id, bytes) in inode.allocated()? {
+        let mut holes = Vec::new();
+        for inode in &inodes {
+            let Some(inode) = inode else {
+                holes.push(0);
+                continue;
+            };
+            let allocated = inode.allocated()?;
+            let held_bytes = allocated.iter().map(|(_, bytes)| bytes).sum::<u64>();
+            let held_bytes = held_bytes.saturating_add(inode.layout()?.head_in_inode_bytes());
+            holes.push(inode.attributes()?.size_bytes.saturating_sub(held_bytes));
+            for (id, bytes) in allocated {
                 *own.entry(id).or_default() += bytes;
             }
         }
-        Ok(Self { store, inodes, spare, own, capacity })
+        Ok(Self { store, inodes, spare, own, holes, capacity })
+    }
+
+    /// What a file of that index needs room for, of which a plan counts `extent_bytes`.
+    pub(crate) fn needed(&self, file: usize, extent_bytes: u64) -> u64 {
+        extent_bytes.saturating_sub(self.holes[file])
     }
 
     /// What server `id` may hold of the planned files, by what `of(spare, own)` makes of its spare bytes and their own.
