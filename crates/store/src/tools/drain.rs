@@ -324,7 +324,7 @@ impl Drain {
         for path in found.paths {
             let Some(inode) = store.existing(&path).ok().flatten() else { continue };
             // Its other names are found, too; a file of another user may have a copy of its handle.
-            if !seen.insert((inode.handle(), inode.stat().map_or(0, |stat| stat.st_ino))) {
+            if !seen.insert(inode.key()) {
                 continue;
             }
             let name = path.to_string_lossy().into_owned();
