@@ -1,4 +1,4 @@
-"""A move whose switch the disk of the namespace does not confirm, by the installed command under strace, which makes the faults."""
+"""Moves whose switch the disk of the namespace does not confirm, by the installed command; strace makes the faults."""
 
 import json
 import os
