@@ -316,7 +316,8 @@ def test_a_service_that_systemd_stops_or_whose_terminal_is_closed_leaves_nothing
     """The signal comes while it plans, with what it plans from in a directory of its own."""
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    command = [BIN / "stripewise", "adapt", hot[1], "--period", "1", "--promote", "0"]
+    # Tests that run under `nohup` ignore SIGHUP, and so would what they start.
+    command = ["env", "--default-signal=HUP", BIN / "stripewise", "adapt", hot[1], "--period", "1", "--promote", "0"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, env={**os.environ, "TMPDIR": str(scratch)}) as service:
         end_s = time.monotonic() + PATIENCE_S
         while not list(scratch.iterdir()):

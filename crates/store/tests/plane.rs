@@ -512,7 +512,7 @@ fn a_file_that_is_cut_while_it_moves_stays() {
     assert!(content(&inode) == expected);
 }
 
-/// Whoever cuts a file off while it moves, and is a writer of it no more when the move would switch: nothing comes back.
+/// A process cuts a file off while it moves, and is a writer of it no more when the move would switch: nothing comes back.
 #[test]
 fn a_cut_while_a_file_moves_stays_also_when_its_writer_has_gone() {
     for (size, longer, cut) in [(1_000_000, 1_000_000, 300_000), (100_000, 3_000_000, 2_000_000)] {

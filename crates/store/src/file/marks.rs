@@ -156,7 +156,7 @@ mod tests {
         let (gone, _) = LockFile::open_any(std::os::fd::AsFd::as_fd(&locks), 7).unwrap();
         gone.end_move().unwrap();
         drop(gone);
-        assert_eq!(lock.take_marks().unwrap(), None, "it has to end, whoever is gone");
+        assert_eq!(lock.take_marks().unwrap(), None, "it has to end, also when its writer is gone");
         lock.forget_marks().unwrap();
         assert_eq!(lock.take_marks().unwrap(), Some(vec![]));
     }
