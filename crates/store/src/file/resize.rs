@@ -109,7 +109,7 @@ impl Inode {
         let _change = self.change_handle()?;
         let mut file = self.file()?;
         // A mover that was killed after its switch may have told of nothing.
-        if self.read_handle()?.version != file.placement().version {
+        if self.has_handle() && self.read_handle()?.version != file.placement().version {
             self.reload()?;
             file = self.file()?;
         }
