@@ -15,7 +15,7 @@ pub(crate) const BLOCK: u64 = 64 << 10;
 const MOST: u64 = 64 << 20;
 /// Marks that are written or read at a time.
 const CHUNK: usize = 16 << 10;
-/// The bit of the lock file's mode that says that a move has to end. It takes no room on a full disk, and outlives who has set it.
+/// The bit of the lock file's mode that says that a move has to end. It takes no block of a full ext4 or XFS, and outlives who has set it.
 const HAS_TO_END: Mode = Mode::SVTX;
 
 impl LockFile {
@@ -46,8 +46,9 @@ impl LockFile {
     /// # Errors
     /// The move cannot be told, or the lock cannot be had.
     pub(crate) fn end_move(&self) -> Result<()> {
-        self.set_has_to_end(true)?;
-        self.lock(Purpose::Unmarked, false)
+        // First what needs no disk: where the mode cannot be set this process still keeps the move from switching.
+        self.lock(Purpose::Unmarked, false)?;
+        self.set_has_to_end(true)
     }
 
     fn set_has_to_end(&self, has_to_end: bool) -> Result<()> {

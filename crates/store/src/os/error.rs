@@ -291,7 +291,8 @@ pub enum Error {
     },
     /// A move was decided, and the disk has not said so.
     #[error(
-        "{source}; it is not known which of the file's two places the disk of the namespace has kept, so both copies stay: check that          disk, and run `stripewise fsck`"
+        "{source}; it is not known which of the file's two places the disk of the namespace has kept, so both copies stay: check that \
+         disk, and run `stripewise fsck`"
     )]
     Unsure {
         /// Why.

@@ -229,8 +229,8 @@ pub(crate) struct Drain {
     waits: bool,
     /// Whether a file may be left on the other servers of its round where no target has room for it; else that is an error.
     narrows: bool,
-    /// Files that stay whatever comes, by their paths and with their handles: no later pass reads them again.
-    given_up: BTreeMap<PathBuf, (u64, StayingFile)>,
+    /// Files that stay whatever comes, by their paths: no later pass reads them again.
+    given_up: BTreeMap<PathBuf, GivenUp>,
     /// A target that is not made yet, and the room of its file system.
     coming: Option<(ServerId, Room)>,
     began: Instant,
@@ -247,6 +247,16 @@ fn is_unsure(error: &Error) -> bool {
         Error::Move { source, .. } => is_unsure(source),
         _ => false,
     }
+}
+
+/// A file that no later pass tries to move.
+#[derive(Debug)]
+struct GivenUp {
+    /// That of [`Inode::key`].
+    key: (u64, u64),
+    /// The disk has not said whether it has moved.
+    is_unsure: bool,
+    file: StayingFile,
 }
 
 /// What became of one file.
@@ -369,9 +379,13 @@ impl Drain {
             let since_begin = self.began.elapsed();
             let found = self.store.files_naming(self.leaving)?;
             let unread = found.unreadable.into_iter().map(|(path, why)| self.unread(&path, why));
-            // Also one that seems to have left the server.
-            let given_up = self.given_up.iter().filter(|(path, _)| !found.paths.contains(path));
-            self.drained.staying = unread.chain(given_up.map(|(_, (_, file))| file.clone())).collect();
+            // Also one that seems to have left the server, and may not have, unless it is gone or another.
+            let is_there = |path: &Path, key| {
+                self.store.existing(path).map_or(true, |inode| inode.is_some_and(|of| of.key() == key))
+            };
+            let unsure = self.given_up.iter().filter(|(path, of)| of.is_unsure && !found.paths.contains(path));
+            let unsure = unsure.filter(|(path, of)| is_there(path, of.key)).map(|(_, of)| of.file.clone());
+            self.drained.staying = unread.chain(unsure).collect();
             let none_came = found.paths.is_empty() && since_begin >= KNOWN_TO_ALL;
             let mut moved = 0;
             for path in found.paths {
@@ -416,10 +430,8 @@ impl Drain {
             Ok(None) => return Ok(Outcome::Nothing),
             Err(error) => return Ok(Outcome::Stays(self.unread(path, error.to_string()))),
         };
-        if let Some((handle, file)) = self.given_up.get(path)
-            && *handle == inode.handle()
-        {
-            return Ok(Outcome::Stays(file.clone()));
+        if let Some(given_up) = self.given_up.get(path).filter(|of| of.key == inode.key()) {
+            return Ok(Outcome::Stays(given_up.file.clone()));
         }
         match inode.layout() {
             Ok(layout) if names(&layout, self.leaving) => {}
@@ -447,8 +459,10 @@ impl Drain {
                     return Ok(Outcome::Stopped);
                 }
                 let file = self.stays(name, &inode, &error);
-                if is_unreadable(&error) || is_unsure(&error) {
-                    self.given_up.insert(path.to_owned(), (inode.handle(), file.clone()));
+                let is_unsure = is_unsure(&error);
+                if is_unsure || is_unreadable(&error) {
+                    let given_up = GivenUp { key: inode.key(), is_unsure, file: file.clone() };
+                    self.given_up.insert(path.to_owned(), given_up);
                 }
                 Ok(Outcome::Stays(file))
             }
