@@ -209,6 +209,17 @@ def test_while_there_is_room_looks_do_not_wait_until_they_were_few_in_vain(pool)
     assert full.promoter.wait_s(0.0, None) == 1.0, "no room"
 
 
+def test_blocks_of_another_size_are_compared_with_none_of_before(pool):
+    looks = Looks(pool)
+    looks.look({20: ONCE_US})
+    joined = heat_of({10: 4 * ONCE_US}) | {"block_bytes": 2 * MIB}
+    assert looks.promoter.look(joined, 1.0) is None
+    assert not any(forecast.heat for forecast in looks.promoter.forecasts)
+    more = heat_of({10: 40 * ONCE_US}) | {"block_bytes": 2 * MIB}
+    assert looks.promoter.look(more, 1.0)["came_bytes"] == 2 * MIB
+    assert fast(pool) == {20, 21}
+
+
 def test_a_look_that_follows_soon_counts_as_the_share_of_one_that_it_is(pool):
     once, often = (promotion.Promoter(pool, 1.0, 1e-8) for _ in range(2))
     once.look(heat_of({3: 0}), 1.0)

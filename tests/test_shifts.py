@@ -41,7 +41,8 @@ class Page:
     def look(self) -> BlockHeat:
         self.now_s += 1.0
         blocks = [(file, block, cost) for (file, block), cost in sorted(self.costs.items()) if cost]
-        return {"period_s": 10, "next_halving_s": self.next_halving_s, "blocks": blocks}
+        few = blocks if len(blocks) <= shifts.MOST_BLOCKS else None
+        return {"block_bytes": 65536, "period_s": 10, "next_halving_s": self.next_halving_s, "blocks": few}
 
 
 class Tier:

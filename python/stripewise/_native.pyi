@@ -89,13 +89,14 @@ class PoolHeat(TypedDict):
     """`path` of files that may have heat and cannot be read, and `why`."""
 
 class BlockHeat(TypedDict):
+    block_bytes: int
     period_s: int
     next_halving_s: int
-    blocks: list[tuple[int, int, int]]
-    """`id` of the file, number of the block, and microseconds."""
+    blocks: list[tuple[int, int, int]] | None
+    """`id` of the file, number of the block, and microseconds; `None` of more blocks than were asked for."""
 
 def pool_heat(pool_file: str, path: str) -> PoolHeat: ...
-def pool_block_heat(pool_file: str) -> BlockHeat: ...
+def pool_block_heat(pool_file: str, most: int) -> BlockHeat: ...
 def pool_recent(pool_file: str) -> list[tuple[int, int, int, bool, int, int]]:
     """File, offset, length, whether it is a write, thread and milliseconds of the last requests, the oldest first."""
 

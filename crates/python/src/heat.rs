@@ -37,15 +37,16 @@ pub(crate) fn pool_heat(py: Python<'_>, pool_file: PathBuf, path: PathBuf) -> Py
     to_python(py, &value)
 }
 
-/// The heat of all blocks, without looking at the files.
+/// The heat of all blocks, without looking at the files; no block if there are more than `most`.
 #[pyfunction]
-pub(crate) fn pool_block_heat(py: Python<'_>, pool_file: PathBuf) -> PyResult<Bound<'_, PyAny>> {
+pub(crate) fn pool_block_heat(py: Python<'_>, pool_file: PathBuf, most: usize) -> PyResult<Bound<'_, PyAny>> {
     let store = Store::of_file(&pool_file).map_err(raise)?;
     let heat = py.detach(|| store.block_heat()).map_err(raise)?;
     let value = json!({
+        "block_bytes": heat.block_bytes,
         "period_s": heat.period_s,
         "next_halving_s": heat.next_halving_s,
-        "blocks": heat.blocks,
+        "blocks": (heat.blocks.len() <= most).then_some(heat.blocks),
     });
     to_python(py, &value)
 }

@@ -120,6 +120,8 @@ class Promoter:
     pace: Pace = field(default_factory=Pace)
     forecasts: list[_Forecast] = field(default_factory=lambda: [_Forecast(decay) for decay in DECAYS])
     _before: Load | None = None
+    _block_bytes: int = 0
+    """Of the blocks at the last look."""
     _period: Load = field(default_factory=dict)
     """What came since the last decision, and between the two before."""
     _last_period: Load = field(default_factory=dict)
@@ -155,6 +157,11 @@ class Promoter:
         """
         now: Load = {(file["path"], block): float(cost) for file in heat["files"] for block, cost in file["blocks"]}
         before, self._before = self._before, now
+        if heat["block_bytes"] != self._block_bytes:
+            # Where many blocks are hot, neighbours are joined: what is known is of blocks of another size.
+            before, self._block_bytes = None, heat["block_bytes"]
+            self.forecasts = [_Forecast(decay) for decay in DECAYS]
+            self.has_shifted()
         self._moved_s, self._has_room = 0.0, False
         if before is None:
             return None

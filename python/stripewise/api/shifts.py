@@ -91,7 +91,7 @@ class Watch:
         slowest = max((tier.read.mean_s(0) for tier in pool.tiers if tier.read is not None), default=0.0)
         self._request_us = max(slowest * 1e6, 1.0)
         self.pool = pool
-        self._look = look or (lambda: _native.pool_block_heat(str(pool.file)))
+        self._look = look or (lambda: _native.pool_block_heat(str(pool.file), MOST_BLOCKS))
         self._clock = clock
         self._before: BlockHeat | None = None
         self._load: Load = {}
@@ -107,14 +107,15 @@ class Watch:
             found = self._look()
         except StripewiseError:
             return False
-        if len(found["blocks"]) > MOST_BLOCKS:
+        blocks = found["blocks"]
+        if blocks is None:
             self._before, self._load, self._doubted, self._waiting = None, {}, {}, {}
             return False
         before, self._before = self._before, found
         now_s = self._clock()
         passed_s, self._looked_s = now_s - self._looked_s, now_s
         if before is None:
-            self._load = {(file, block): float(cost) for file, block, cost in found["blocks"]}
+            self._load = {(file, block): float(cost) for file, block, cost in blocks}
             return False
         period_s = max(1, found["period_s"])
         halvings = max(0, found["next_halving_s"] - before["next_halving_s"]) // period_s
@@ -123,10 +124,10 @@ class Watch:
             {part: cost * left for part, cost in load.items() if cost * left >= 1}
             for load in (self._load, self._doubted, self._waiting)
         )
-        known = {(file, block): cost * left for file, block, cost in before["blocks"]}
+        known = {(file, block): cost * left for file, block, cost in before["blocks"] or ()}
         came = (
             ((file, block), heat_came(known.get((file, block), 0.0), cost, passed_s / period_s))
-            for file, block, cost in found["blocks"]
+            for file, block, cost in blocks
         )
         # The counters are whole microseconds.
         self._waiting = _added(self._waiting, {part: cost for part, cost in came if cost >= 1})
@@ -152,6 +153,8 @@ class Watch:
         if self.lasted_s is None or self._before is None:
             return None
         heat = _native.pool_heat(str(self.pool.file), ".")
+        if heat["block_bytes"] != self._before["block_bytes"]:
+            return None  # Meanwhile there are more blocks than it tells of each by itself.
         load = _added(_added(self._load, self._doubted), self._waiting)
         files: list[FileHeat] = []
         for file in heat["files"]:

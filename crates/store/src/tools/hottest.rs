@@ -15,6 +15,9 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// Blocks that [`Store::heat`] tells of at most, where it finds them in fewer files: plans take time and memory for each.
+pub const MOST_BLOCKS: usize = 1 << 17;
+
 /// The heat of one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileHeat {
@@ -31,7 +34,7 @@ pub struct FileHeat {
 /// The heat of a pool's files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolHeat {
-    /// Size of a block in bytes.
+    /// Size of a block in bytes: that of the pool file times the power of two by which blocks were joined.
     pub block_bytes: u64,
     /// Seconds after which costs are halved.
     pub period_s: u64,
@@ -46,6 +49,8 @@ pub struct PoolHeat {
 /// The heat of a pool's blocks as the file of heat has it: also of files that are gone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockHeat {
+    /// Size of a block in bytes.
+    pub block_bytes: u64,
     /// Seconds after which costs are halved.
     pub period_s: u64,
     /// When they are halved next, in seconds since the epoch.
@@ -71,6 +76,29 @@ fn added_up(parts: Vec<HeatPart>) -> Vec<(u64, u64, u64)> {
     blocks
 }
 
+/// Joins neighbouring blocks of `block_bytes` two by two, until at most `most` remain, or one a file; their size then.
+/// O(blocks x log of how many lie between the first and the last of a file).
+fn joined(files: &mut [FileHeat], mut block_bytes: u64, most: usize) -> u64 {
+    let held = |files: &[FileHeat]| files.iter().map(|file| file.blocks.len()).sum::<usize>();
+    while held(files) > most.max(files.len()) {
+        block_bytes *= 2;
+        for file in &mut *files {
+            for (block, _) in &mut file.blocks {
+                *block /= 2;
+            }
+            file.blocks.dedup_by(|other, one| {
+                let is_same = other.0 == one.0;
+                one.1 += if is_same { other.1 } else { 0 };
+                is_same
+            });
+        }
+    }
+    for file in files {
+        file.blocks.shrink_to_fit();
+    }
+    block_bytes
+}
+
 impl Store {
     /// The heat of all blocks; looks at no files but those of heat. O(their blocks).
     ///
@@ -79,7 +107,7 @@ impl Store {
     pub fn block_heat(&self) -> Result<BlockHeat> {
         let (table, parts) = self.heat_parts()?;
         let (period_s, next_halving_s) = table.halving();
-        Ok(BlockHeat { period_s, next_halving_s, blocks: added_up(parts) })
+        Ok(BlockHeat { block_bytes: table.block_bytes(), period_s, next_halving_s, blocks: added_up(parts) })
     }
 
     /// The heat that this machine keeps, and the parts of it and of all other machines.
@@ -106,7 +134,8 @@ impl Store {
     }
 
     /// The heat of the files whose path relative to the tree `wanted` accepts. Heat behind the end of a file, or of a file that is
-    /// gone, is not believed. One file that cannot be read keeps no other from being known. O(files of the tree).
+    /// gone, is not believed. One file that cannot be read keeps no other from being known. Of more than [`MOST_BLOCKS`] blocks
+    /// neighbours are joined. O(files of the tree, and blocks with heat log of them).
     ///
     /// # Errors
     /// The pool file asks for no heat; its file or the tree cannot be read.
@@ -153,6 +182,7 @@ impl Store {
         files.sort_by(|a, b| a.path.cmp(&b.path));
         let mut unreadable = unreadable.into_inner().unwrap_or_default();
         unreadable.sort();
+        let block_bytes = joined(&mut files, block_bytes, MOST_BLOCKS);
         Ok(PoolHeat { block_bytes, period_s, missed: table.missed(), files, unreadable })
     }
 
@@ -162,5 +192,27 @@ impl Store {
             self.layouts.get_for(&handle.layout, stat.st_uid)?;
         }
         Ok(self.attributes(fd, stat, None)?.size_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FileHeat, joined};
+    use std::path::PathBuf;
+
+    fn file(blocks: &[(u64, u64)]) -> FileHeat {
+        FileHeat { id: 1, path: PathBuf::from("of"), size_bytes: 1 << 40, blocks: blocks.to_vec() }
+    }
+
+    #[test]
+    fn blocks_are_joined_until_they_are_few_or_one_a_file_and_no_cost_is_lost() {
+        let blocks = [(0, 1), (1, 2), (2, 4), (7, 8), (1 << 30, 16)];
+        let mut files = [file(&blocks), file(&[(5, 32)])];
+        assert_eq!((joined(&mut files, 4096, 6), files[0].blocks.len()), (4096, 5));
+        assert_eq!(joined(&mut files, 4096, 5), 8192);
+        assert_eq!(files[0].blocks, [(0, 3), (1, 4), (3, 8), (1 << 29, 16)]);
+        assert_eq!(files[1].blocks, [(2, 32)]);
+        assert_eq!(joined(&mut files, 8192, 1), 8192 << 30);
+        assert_eq!([&files[0].blocks, &files[1].blocks], [&[(0, 31)], &[(0, 32)]]);
     }
 }
