@@ -5,7 +5,7 @@ import pytest
 from conftest import READ_HOT, with_a_file_beside_an_ssd
 from stripewise import _native
 from stripewise.api import adapt as adapting
-from stripewise.api import landing, promotion, tier_room
+from stripewise.api import forecasts, landing, promotion, tier_room
 from stripewise.api.pacing import Pace
 from stripewise.pool import Pool
 
@@ -81,13 +81,13 @@ def test_promotions_keep_to_the_mark(pool):
 def test_of_a_plan_what_is_hottest_comes(pool, tmp_path):
     costs = {20: 400_000, 21: 100_000, 22: 400_000, 23: 400_000, 40: 9}
     plan = FIRST + COMES
-    layout = tier_room.within(pool, heat_of(costs), plan, adapting._each_file(plan, tmp_path))
+    layout = tier_room.within(pool, heat_of(costs), plan, forecasts.of_layout(pool, plan))
     (file,) = _native.layout_parse(layout)["files"]
     places = {region["offset"] // MIB: region["round"] for region in file["regions"]}
     hdd, ssd = ["hdd.0-1:64KiB"], ["ssd.0:64KiB"]
     assert places == {0: hdd, 20: ssd, 21: hdd, 22: ssd, 24: hdd}
     # What fits comes as it is planned.
-    assert tier_room.within(pool, heat_of({21: 1}), layout, adapting._each_file(layout, tmp_path)) == layout
+    assert tier_room.within(pool, heat_of({21: 1}), layout, forecasts.of_layout(pool, layout)) == layout
 
 
 def test_a_file_with_its_begin_in_its_inode_comes_and_goes(tmp_path, stripewise):

@@ -201,14 +201,14 @@ def test_only_heat_of_what_gets_another_place_has_moved():
         return {"path": "f", "before": regions[0], "after": regions[1], "copied_bytes": 1, "kept_bytes": 1}
 
     def moved(before, after):
-        return parting.moved_s(found, [change(before, after)])
+        return parting.moved_s(parting.Hot.of(found), [change(before, after)])
 
     assert moved({0: "hdd"}, {0: "hdd"}) == 0
     assert moved({0: "hdd"}, {0: "ssd"}) == pytest.approx(7.0)
     assert moved({0: "hdd"}, {0: "hdd", 100: "ssd", 150: "hdd"}) == pytest.approx(1.0)
     # The last block has half of its bytes.
     assert moved({0: "hdd", 925: "ssd"}, {0: "hdd"}) == pytest.approx(2.0)
-    assert parting.moved_s(found, [{**change({0: "hdd"}, {0: "ssd"}), "path": "another"}]) == 0
+    assert parting.moved_s(parting.Hot.of(found), [{**change({0: "hdd"}, {0: "ssd"}), "path": "another"}]) == 0
 
 
 def test_adapt_serves_nothing_where_it_cannot_listen_or_read_the_address(pool):

@@ -699,6 +699,17 @@ class ForecastFile(TypedDict):
     after: list[ForecastRegion]
     copied_bytes: int
     kept_bytes: int
+    size_bytes: int
+
+class ForecastOrWhy(TypedDict):
+    """What an `apply` would do to one file."""
+
+    path: str
+    """As it stands in the layout file."""
+    file: ForecastFile | None
+    """`None`: no file is there, or it cannot move."""
+    why: str | None
+    """It cannot move."""
 
 class ForecastServer(TypedDict):
     server: str
@@ -714,6 +725,7 @@ class Forecast(TypedDict):
     servers: list[ForecastServer]
 
 def layout_forecast(path: str, pool_file: str) -> Forecast: ...
+def layout_forecasts(texts: list[str], pool_file: str) -> list[ForecastOrWhy]: ...
 
 class RulesSnapshot:
     def restore(self) -> None: ...

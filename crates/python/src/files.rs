@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use stripewise_layout::{FileLayout, Layout, LayoutFile, Region, round_entries};
+use stripewise_layout::{FileLayout, Layout, LayoutFile, Region, ServerNames, round_entries};
 use stripewise_store::apply::{Applied, ApplyWatch, ForecastMove};
 use stripewise_store::status::{FileStatus, PlacedStatus};
 use stripewise_store::{Forecast, Pool, RulesKept, Store, Then};
@@ -84,21 +84,42 @@ pub(crate) fn layout_forecast<'py>(py: Python<'py>, path: PathBuf, pool_file: Pa
     to_python(py, &describe_forecast(&entries, &moves, &forecast, store.pool()))
 }
 
-fn describe_forecast(entries: &[FileLayout], moves: &[ForecastMove], forecast: &Forecast, pool: &Pool) -> Value {
-    let names = pool.server_names();
+/// What [`layout_apply`] would do with each of the layout files of one file, of which these are the texts: the path as it stands there, and the
+/// file with its layouts now and then (`None` where no file is there), or why it cannot move. Nothing is changed. O(texts).
+#[pyfunction]
+pub(crate) fn layout_forecasts(py: Python<'_>, texts: Vec<String>, pool_file: PathBuf) -> PyResult<Bound<'_, PyAny>> {
+    let store = Store::of_file(&pool_file).map_err(raise)?;
+    let names = store.pool().server_names();
+    let mut found = Vec::new();
+    for text in &texts {
+        let entries = LayoutFile::parse(text, &names).map_err(raise)?.files;
+        let (file, why) = match py.detach(|| store.forecast(&entries)) {
+            Ok((moves, _)) => (moves.first().map(|of| describe_file(of, &names)), None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        found.push(json!({ "path": entries.first().map(|entry| entry.path.as_str()), "file": file, "why": why }));
+    }
+    to_python(py, &Value::Array(found))
+}
+
+fn describe_file(of: &ForecastMove, names: &ServerNames) -> Value {
     let regions = |layout: &Layout| -> Vec<Value> {
-        let region = |of: &Region| json!({ "offset": of.offset(), "round": round_entries(of.stripes(), &names) });
+        let region = |of: &Region| json!({ "offset": of.offset(), "round": round_entries(of.stripes(), names) });
         layout.regions().iter().map(region).collect()
     };
-    let files = moves.iter().map(|of| {
-        json!({
-            "path": of.path,
-            "before": regions(&of.before),
-            "after": regions(&of.after),
-            "copied_bytes": of.copied_bytes,
-            "kept_bytes": of.kept_bytes,
-        })
-    });
+    json!({
+        "path": of.path,
+        "before": regions(&of.before),
+        "after": regions(&of.after),
+        "copied_bytes": of.copied_bytes,
+        "kept_bytes": of.kept_bytes,
+        "size_bytes": of.size_bytes,
+    })
+}
+
+fn describe_forecast(entries: &[FileLayout], moves: &[ForecastMove], forecast: &Forecast, pool: &Pool) -> Value {
+    let names = pool.server_names();
+    let files = moves.iter().map(|of| describe_file(of, &names));
     let known = |bytes: u64| (bytes < u64::MAX / 2).then_some(bytes);
     let servers = forecast.rooms.iter().map(|&(id, before, after)| {
         json!({ "server": pool.server_name(id), "free_bytes": known(before), "free_after_bytes": known(after) })

@@ -77,6 +77,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(layout_file::layout_present, module)?)?;
     module.add_function(wrap_pyfunction!(files::layout_apply, module)?)?;
     module.add_function(wrap_pyfunction!(files::layout_forecast, module)?)?;
+    module.add_function(wrap_pyfunction!(files::layout_forecasts, module)?)?;
     module.add_function(wrap_pyfunction!(files::rules_snapshot, module)?)?;
     module.add_class::<files::RulesSnapshot>()?;
     module.add_function(wrap_pyfunction!(files::file_stat, module)?)?;

@@ -27,6 +27,7 @@ from stripewise import _native, decided, layouts
 from stripewise._native import StripewiseError
 from stripewise.api import (
     ending,
+    forecasts,
     least_moves,
     measured,
     moved,
@@ -339,7 +340,7 @@ def _plan_and_move(
         asked = _Asked(trace, pool, heat, unnamed, document["cuts_s"], scratch, last_bytes * pays.periods, pays)
         layouts_asked = {
             "swaps": head + "".join(least_moves.text_of(path, found) for path, found in swapped.items()),
-            "fewer moves": _with_fewer_moves(pool, document["layout"], scratch),
+            "fewer moves": _with_fewer_moves(pool, document["layout"]),
             "planned": document["layout"],
         }
         candidates = [_candidate(asked, name, layout) for name, layout in layouts_asked.items() if FILE in layout]
@@ -399,8 +400,8 @@ class _Candidate:
     """Within the horizon."""
     moved_bytes: int
     move_s: float
-    movable: list[tuple[str, Path]]
-    """The files of which bytes move, each with a layout file of its own."""
+    movable: list[tuple[str, str]]
+    """The files of which bytes move, each with the text of a layout file of its own."""
     heat_s: dict[str, float]
     """The heat of what moves of each of them."""
     skipped: list[dict[str, str]]
@@ -411,23 +412,21 @@ class _Candidate:
 
 
 def _candidate(asked: _Asked, name: str, layout: str) -> _Candidate:
-    directory = asked.scratch / name
-    directory.mkdir()
-    layout = tier_room.within(asked.pool, asked.heat, layout, _each_file(layout, directory))
+    known = forecasts.of_layout(asked.pool, layout)
+    within = tier_room.within(asked.pool, asked.heat, layout, known)
+    if within != layout:
+        layout, known = within, forecasts.of_layout(asked.pool, within)
     total = _predicted(asked, layout)
     before, after = total["before"]["both"], total["after"]["both"]
     skipped, moved_bytes, movable, heat_s = [], 0, [], {}
-    for path, one in _each_file(layout, directory).items():
-        try:
-            forecast = _native.layout_forecast(str(one), str(asked.pool.file))
-        except StripewiseError as error:
-            skipped.append({"path": path, "why": str(error)})
-            continue
-        copied = sum(file["copied_bytes"] for file in forecast["files"])
-        if copied:
-            moved_bytes += copied
-            movable.append((path, one))
-            heat_s[path] = parting.moved_s(asked.heat, forecast["files"])
+    hot = parting.Hot.of(asked.heat)
+    for one in known:
+        if one.why is not None:
+            skipped.append({"path": one.path, "why": one.why})
+        elif one.file is not None and one.file["copied_bytes"]:
+            moved_bytes += one.file["copied_bytes"]
+            movable.append((one.path, one.text))
+            heat_s[one.path] = parting.moved_s(hot, [one.file])
     gain_s = _gain_s(asked, before, after)
     move_s = moved_bytes * asked.pays.move_s_per_byte
     return _Candidate(name, layout, before, after, gain_s, moved_bytes, move_s, movable, heat_s, skipped)
@@ -454,26 +453,20 @@ def _predicted(asked: _Asked, layout: str) -> _native.BeforeAfter:
     return _native.predict(asked.trace.native, str(pool.file), str(pool.mount), str(file), asked.cuts_s)["total"]
 
 
-def _with_fewer_moves(pool: Pool, layout: str, scratch: Path) -> str:
+def _with_fewer_moves(pool: Pool, layout: str) -> str:
     """The layout file without what would only get other widths on its tier."""
-    head, *blocks = layout.split(FILE)
-    texts = [head]
-    for block, one in zip(blocks, _each_file(layout, scratch).values(), strict=True):
-        try:
-            forecast = _forecast_of(one, pool.file)
-        except StripewiseError:
-            texts.append(FILE + block)  # It cannot move, and the decision says why.
-        else:
-            texts.append(least_moves.text(forecast))
-    return "".join(texts)
+    head, *_ = layout.split(FILE)
+    # Of one that cannot move the decision says why.
+    texts = [of.block if of.file is None else least_moves.text(of.file) for of in forecasts.of_layout(pool, layout)]
+    return "".join([head, *texts])
 
 
-def _forecast_of(layout: Path, pool_file: Path) -> _native.ForecastFile:
+def _forecast_of(layout: str, pool: Pool) -> _native.ForecastFile:
     """What a layout file of one file would do. Raises `StripewiseError` where a program has removed it meanwhile."""
-    forecast = _native.layout_forecast(str(layout), str(pool_file))
-    if not forecast["files"]:
-        raise StripewiseError(f"{forecast['rules'][0]} is not there any more")
-    return forecast["files"][0]
+    (found,) = forecasts.of_each(pool, [layout])
+    if found.file is None:
+        raise StripewiseError(found.why or f"{found.path} is not there any more")
+    return found.file
 
 
 def copied_today(pool: Pool) -> int:
@@ -689,21 +682,20 @@ def _unrecorded_bytes(decision: Decision, watch: moved.Watched) -> int:
 
 
 def _steps_done(
-    asked: _Asked, file: tuple[str, int | None], layout: Path, progress: Progress, watch: moved.Watched
+    asked: _Asked, file: tuple[str, int | None], layout: str, progress: Progress, watch: moved.Watched
 ) -> Iterator[int]:
     """Moves a file step by step, so that a move which is stopped goes on there; the bytes that each step has copied.
 
     `file` is its path, and how much of it is moved at once, if not as much as of others.
     """
-    (path, step_bytes), pool_file = file, asked.pool.file
-    forecast = _forecast_of(layout, pool_file)
-    texts = parting.steps(forecast, _native.file_stat(str(pool_file), path)["size_bytes"], step_bytes)
+    (_, step_bytes), pool = file, asked.pool
+    forecast = _forecast_of(layout, pool)
+    texts = parting.steps(forecast, forecast["size_bytes"], step_bytes)
+    one = asked.scratch / "one.layout"
     for number, text in enumerate(texts, 1):
-        one = layout
-        if number < len(texts):
-            one = layout.with_suffix(".step")
-            one.write_text(f'version = 1\npool = "{asked.pool.name}"\n{text}', encoding="utf-8")
-        done = layouts.apply(one, pool_file, rules=False, gives_way=True, progress=progress)
+        of_step = f'version = 1\npool = "{pool.name}"\n{text}' if number < len(texts) else layout
+        one.write_text(of_step, encoding="utf-8")
+        done = layouts.apply(one, pool.file, rules=False, gives_way=True, progress=progress)
         watch.close()
         yield sum(applied["copied_bytes"] for applied in done)
 
@@ -728,26 +720,25 @@ def _parts_of(asked: _Asked, chosen: _Candidate, most_bytes: int, share: int) ->
         layout = head + "".join(least_moves.text_of(path, found) for path, found in few.regions.items())
         yield _candidate(asked, f"swaps within the limit, {share}", layout)
     files = _changing(asked, chosen)
-    taken = parting.most_gain((part for file, _ in files for part in parting.parts(file, asked.heat)), most_bytes)
+    taken = parting.most_gain(_hot_parts(asked, files), most_bytes)
     if taken:
         yield _candidate(asked, f"part of {chosen.name}, {share}", head + parting.chosen(files, taken))
 
 
-def _changing(asked: _Asked, chosen: _Candidate) -> list[tuple[_native.ForecastFile, int]]:
-    """The files that can move, now and then, with their sizes."""
-    pool_file = asked.pool.file
-    found = []
-    for path, one in chosen.movable:
-        try:
-            found.append((_forecast_of(one, pool_file), _native.file_stat(str(pool_file), path)["size_bytes"]))
-        except StripewiseError:
-            continue  # It can no longer move: a program has removed it, or has it in its place.
-    return found
+def _changing(asked: _Asked, chosen: _Candidate) -> list[_native.ForecastFile]:
+    """The files that can still move, now and then: meanwhile a program may have removed one, or keep it in place."""
+    known = forecasts.of_each(asked.pool, (text for _, text in chosen.movable))
+    return [of.file for of in known if of.file is not None]
+
+
+def _hot_parts(asked: _Asked, files: list[_native.ForecastFile]) -> Iterator[parting.Part]:
+    hot = parting.Hot.of(asked.heat)
+    return (part for file in files for part in parting.parts(file, hot))
 
 
 def _above_the_limit(asked: _Asked, chosen: _Candidate, left: int, day_bytes: int) -> str:
     """Why nothing moves, with the figures."""
-    parts = [part for file, _ in _changing(asked, chosen) for part in parting.parts(file, asked.heat) if part.heat_us]
+    parts = [part for part in _hot_parts(asked, _changing(asked, chosen)) if part.heat_us]
     least = min((part.size_bytes for part in parts), default=chosen.moved_bytes)
     return (
         f"{left:,} bytes are left of the limit of {day_bytes:,} in 24 hours; all would copy {chosen.moved_bytes:,}, "
@@ -804,8 +795,8 @@ def _write_requests(pool: Pool, heat: PoolHeat, log: Path) -> float:
     scale = all_requests / min(MOST_REQUESTS, max(all_requests, RESOLUTION * blocks))
     processes = itertools.cycle(range(AT_ONCE * len(pool.servers)))
     reads = [
-        (file, block)
-        for file in heat["files"]
+        (path, file["size_bytes"], block)
+        for file, path in ((file, str(pool.mount / file["path"])) for file in heat["files"])
         for block, cost_us in file["blocks"]
         for _ in range(max(1, round(cost_us / price_us / scale)))
     ]
@@ -815,23 +806,12 @@ def _write_requests(pool: Pool, heat: PoolHeat, log: Path) -> float:
     with log.open("w", newline="", encoding="utf-8") as out:
         rows = csv.writer(out)
         rows.writerow(["rank", "file", "op", "offset", "size"])
-        for process, (file, block) in zip(processes, reads, strict=False):
+        for process, (path, file_bytes, block) in zip(processes, reads, strict=False):
             offset = block * size_bytes
-            size = min(size_bytes, file["size_bytes"] - offset)
-            rows.writerow([process, pool.mount / file["path"], "read", offset, size])
+            size = min(size_bytes, file_bytes - offset)
+            rows.writerow([process, path, "read", offset, size])
             bytes_in_all += size
     return bytes_in_all * scale
-
-
-def _each_file(layout: str, directory: Path) -> dict[str, Path]:
-    """A layout file for each file of `layout`, so that one that cannot move keeps no other from it."""
-    head, *blocks = layout.split(FILE)
-    files = {}
-    for number, block in enumerate(blocks):
-        one = directory / f"{number}.layout"
-        one.write_text(f"{head}{FILE}{block}", encoding="utf-8")
-        files[layouts.exact_path(layouts.read(one)["files"][0]["path"])] = one
-    return files
 
 
 def unit(pool: Pool, arguments: list[str], command: str = "") -> tuple[Path, str]:

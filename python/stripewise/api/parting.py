@@ -7,7 +7,7 @@ its own, in which all other bytes stay where they are.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -112,12 +112,25 @@ def text(file: ForecastFile, taken: Iterable[Stretch], size_bytes: int) -> str:
     return text_of(file["path"], regions)
 
 
-def parts(file: ForecastFile, heat: PoolHeat) -> list[Part]:
+@dataclass(frozen=True)
+class Hot:
+    """The heat of a pool by path."""
+
+    block_bytes: int
+    files: Mapping[str, FileHeat]
+
+    @classmethod
+    def of(cls, heat: PoolHeat) -> Hot:
+        """O(files)."""
+        return cls(heat["block_bytes"], {of["path"]: of for of in heat["files"]})
+
+
+def parts(file: ForecastFile, hot: Hot) -> list[Part]:
     """What changes its place in a file that has heat, cut by blocks. O(its blocks, and parts)."""
-    found = next((of for of in heat["files"] if of["path"] == file["path"]), None)
+    found = hot.files.get(file["path"])
     if found is None:
         return []
-    size_bytes, block_bytes = found["size_bytes"], heat["block_bytes"]
+    size_bytes, block_bytes = found["size_bytes"], hot.block_bytes
     part_bytes = block_bytes
     while part_bytes * MOST_PARTS < size_bytes:
         part_bytes *= 2
@@ -132,13 +145,13 @@ def parts(file: ForecastFile, heat: PoolHeat) -> list[Part]:
     return result
 
 
-def moved_s(heat: PoolHeat, files: Iterable[ForecastFile]) -> float:
+def moved_s(hot: Hot, files: Iterable[ForecastFile]) -> float:
     """The heat, in seconds, of what gets another place when files get other layouts.
 
     Heat of a block is spread evenly over its bytes. O(blocks with heat of these files, log regions each).
     """
-    hot = {of["path"]: of for of in heat["files"]}
-    return sum(_moved_us(hot[of["path"]], heat["block_bytes"], of) for of in files if of["path"] in hot) / 1e6
+    known = ((of, hot.files.get(of["path"])) for of in files)
+    return sum(_moved_us(found, hot.block_bytes, of) for of, found in known if found is not None) / 1e6
 
 
 def _moved_us(file: FileHeat, block_bytes: int, change: ForecastFile) -> float:
@@ -168,9 +181,9 @@ def most_gain(found: Iterable[Part], most_bytes: float) -> list[Part]:
     return taken
 
 
-def chosen(files: Iterable[tuple[ForecastFile, int]], taken: Iterable[Part]) -> str:
-    """The files, given with their sizes, in a layout file: of each the parts that are taken."""
+def chosen(files: Iterable[ForecastFile], taken: Iterable[Part]) -> str:
+    """The files in a layout file: of each the parts that are taken."""
     stretches: dict[str, list[Stretch]] = {}
     for part in taken:
         stretches.setdefault(part.path, []).append((part.begin, part.end))
-    return "".join(text(file, stretches.get(file["path"], ()), size_bytes) for file, size_bytes in files)
+    return "".join(text(file, stretches.get(file["path"], ()), file["size_bytes"]) for file in files)

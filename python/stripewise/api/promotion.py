@@ -16,12 +16,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stripewise import _native, layouts
 from stripewise._native import StripewiseError
-from stripewise.api import ending, least_moves, moved, swaps, tier_room
+from stripewise.api import ending, forecasts, least_moves, moved, swaps, tier_room
 from stripewise.api.heat import came as heat_came
 from stripewise.api.pacing import Pace, Pacer, Progress
 
@@ -91,8 +90,8 @@ class _Forecast:
 class _Batch:
     """What could be promoted at once."""
 
-    movable: Mapping[str, Path]
-    """Files with a layout file each."""
+    movable: Mapping[str, str]
+    """Files, each with the text of a layout file."""
     copied_bytes: int
     move_s: float
     few: swaps.Few
@@ -176,21 +175,18 @@ class Promoter:
         chance = 2 * (1 - forecast.decay) / (1 + forecast.decay)
         pays = swaps.Pays(PAYS_WITHIN_S / self.look_s, self.move_s_per_byte, chance)
         read_again = self._read_again(heat, forecast)
-        with ending.scratch_directory() as scratch:
-            batches = []
-            for part in PARTS:
-                few = swaps.few(self.pool, read_again, pays, limit / part)
-                self._has_room = few.has_room
-                directory = scratch / str(part)
-                directory.mkdir()
-                batches.append(self._batch(few, directory))
-            allowed = [of for of in batches if most_bytes is None or of.copied_bytes <= most_bytes]
-            best = max(allowed, key=lambda of: of.worth_s, default=None)
-            if best is None or not best.worth_s > 0:
-                return None
-            allowed_bytes = math.inf if most_bytes is None else most_bytes
-            watch = moved.Watched(self.pool, hours, progress, lambda: allowed_bytes - watch.recorded_bytes)
-            return self._move(best, forecast, watch)
+        batches = []
+        for part in PARTS:
+            few = swaps.few(self.pool, read_again, pays, limit / part)
+            self._has_room = few.has_room
+            batches.append(self._batch(few))
+        allowed = [of for of in batches if most_bytes is None or of.copied_bytes <= most_bytes]
+        best = max(allowed, key=lambda of: of.worth_s, default=None)
+        if best is None or not best.worth_s > 0:
+            return None
+        allowed_bytes = math.inf if most_bytes is None else most_bytes
+        watch = moved.Watched(self.pool, hours, progress, lambda: allowed_bytes - watch.recorded_bytes)
+        return self._move(best, forecast, watch)
 
     def run(
         self,
@@ -325,19 +321,14 @@ class Promoter:
             found += sum(room["used_bytes"] + room["free_bytes"] for room in rooms) * tier_room.mark(self.pool, tier)
         return int(found)
 
-    def _batch(self, few: swaps.Few, directory: Path) -> _Batch:
+    def _batch(self, few: swaps.Few) -> _Batch:
         """With a layout file for each file that changes, and what is copied in all: also what has to be joined."""
-        movable, copied_bytes = {}, 0
-        for number, (path, regions) in enumerate(few.regions.items()):
-            one = directory / f"{number}.layout"
-            head = f'version = 1\npool = "{self.pool.name}"\n'
-            one.write_text(head + least_moves.text_of(path, regions), encoding="utf-8")
-            try:
-                forecast = _native.layout_forecast(str(one), str(self.pool.file))
-            except StripewiseError:
-                continue  # It cannot move now; a decision says why.
-            copied_bytes += sum(file["copied_bytes"] for file in forecast["files"])
-            movable[path] = one
+        head = f'version = 1\npool = "{self.pool.name}"\n'
+        texts = [head + least_moves.text_of(path, regions) for path, regions in few.regions.items()]
+        # Of one that cannot move now a decision says why.
+        known = [of for of in forecasts.of_each(self.pool, texts) if of.why is None]
+        copied_bytes = sum(of.file["copied_bytes"] for of in known if of.file is not None)
+        movable = {of.path: of.text for of in known}
         return _Batch(movable, copied_bytes, copied_bytes * self.move_s_per_byte, few)
 
     def _move(self, batch: _Batch, forecast: _Forecast, watch: moved.Watched) -> dict[str, Any] | None:
@@ -346,21 +337,24 @@ class Promoter:
         pacer = Pacer.of(self.pool, self.pace, watch)
         copied, skipped = 0, []
         files: list[str] = []
-        for path, one in batch.movable.items():
-            try:
-                done = layouts.apply(one, self.pool.file, rules=False, gives_way=True, progress=pacer)
-            except StripewiseError as error:
-                skipped.append({"path": path, "why": str(error)})
-                continue
-            except KeyboardInterrupt:
-                if watch.why is None:
-                    raise
-                skipped.append({"path": path, "why": watch.why})
-                break
-            finally:
-                watch.close()
-            copied += sum(applied["copied_bytes"] for applied in done)
-            files.append(path)
+        with ending.scratch_directory() as scratch:
+            one = scratch / "one.layout"
+            for path, text in batch.movable.items():
+                one.write_text(text, encoding="utf-8")
+                try:
+                    done = layouts.apply(one, self.pool.file, rules=False, gives_way=True, progress=pacer)
+                except StripewiseError as error:
+                    skipped.append({"path": path, "why": str(error)})
+                    continue
+                except KeyboardInterrupt:
+                    if watch.why is None:
+                        raise
+                    skipped.append({"path": path, "why": watch.why})
+                    break
+                finally:
+                    watch.close()
+                copied += sum(applied["copied_bytes"] for applied in done)
+                files.append(path)
         self._moved_s = time.monotonic() - began_s
         times, recorded_bytes = (self._promoted.get(of, 0) for of in ("times", "recorded_bytes"))
         if watch.recorded_bytes:

@@ -5,19 +5,18 @@ What is above the mark is for files that land. Were it filled, the tier would be
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stripewise import _native
-from stripewise._native import StripewiseError
 from stripewise.api import parting, relief
 from stripewise.api.least_moves import FILE
 from stripewise.api.shares import shares
 
 if TYPE_CHECKING:
     from stripewise._native import ForecastFile, ForecastRegion, PoolHeat, TierParts, TierRoom
+    from stripewise.api.forecasts import Forecast
     from stripewise.pool import Pool
 
 __all__ = ["left_bytes", "mark", "within"]
@@ -50,27 +49,19 @@ def _most_bytes(room: TierRoom, reserve_bytes: int, share: float) -> int:
     return min(in_all - reserve_bytes, int(in_all * share))
 
 
-def within(pool: Pool, heat: PoolHeat, layout: str, each: Mapping[str, Path]) -> str:
+def within(pool: Pool, heat: PoolHeat, layout: str, each: Sequence[Forecast]) -> str:
     """A layout file that brings no more to the tier where files land than its mark has room for: what is hottest.
 
-    `each` are layout files, one for each of its files. The rest of what would come stays where it is. O(parts log of
-    them), and a forecast for each file.
+    `each` is the forecast of each of its files. The rest of what would come stays where it is. O(parts log of them).
     """
     if pool.land is None or f'"{pool.land}.' not in layout:
         return layout
     left = left_bytes(pool, pool.land, _native.pool_tier_parts(str(pool.file), pool.land))
-    files: list[tuple[ForecastFile, int]] = []
-    others = ""
-    for path, one in each.items():
-        try:
-            found = _native.layout_forecast(str(one), str(pool.file))["files"]
-            files += [(of, _native.file_stat(str(pool.file), path)["size_bytes"]) for of in found]
-        except StripewiseError:
-            # It cannot move, and the decision says why.
-            others += "".join(one.read_text(encoding="utf-8").partition(FILE)[1:])
-    coming: list[tuple[int, parting.Part]] = []
-    for file, _ in files:
-        coming += [(_more_bytes(file, part, pool.land), part) for part in parting.parts(file, heat)]
+    files = [of.file for of in each if of.file is not None]
+    # Of those that cannot move the decision says why.
+    others = "".join(of.block for of in each if of.why is not None)
+    hot = parting.Hot.of(heat)
+    coming = [(_more_bytes(file, part, pool.land), part) for file in files for part in parting.parts(file, hot)]
     if sum(more for more, _ in coming) <= max(0, left):
         return layout
     taken = []

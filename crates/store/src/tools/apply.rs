@@ -64,6 +64,8 @@ pub struct ForecastMove {
     pub copied_bytes: u64,
     /// Bytes that would stay where they are.
     pub kept_bytes: u64,
+    /// Its size in bytes.
+    pub size_bytes: u64,
 }
 
 /// What is to be undone when something fails.
@@ -113,8 +115,9 @@ impl Store {
             if *before != layout && inode.is_kept_from(&layout)? {
                 return Err(Error::Busy { file: path });
             }
-            let kept_bytes = inode.attributes()?.size_bytes.saturating_sub(copied_bytes);
-            files.push(ForecastMove { path, before, after: layout, copied_bytes, kept_bytes });
+            let size_bytes = inode.attributes()?.size_bytes;
+            let kept_bytes = size_bytes.saturating_sub(copied_bytes);
+            files.push(ForecastMove { path, before, after: layout, copied_bytes, kept_bytes, size_bytes });
         }
         Ok((files, forecast))
     }
