@@ -212,6 +212,28 @@ def test_a_disk_that_died_is_given_up_with_a_list(pool):
     pool.python("import sys; open(f'{sys.argv[1]}/young', 'wb').write(bytes(300_000))")
 
 
+def test_a_file_that_had_no_name_while_its_server_went_gets_another_place_once_it_has_one(mounted):
+    """No list of files has it, so that no drain finds it; it has no byte on the server, so that nothing is refused."""
+    pool = mounted
+    file = os.open(pool.mount, os.O_RDWR | os.O_TMPFILE, 0o644)
+    try:
+        os.pwrite(file, b"kept", 0)
+        pool.stripewise("pool", "drain", pool.file, "hdd.1", "--urgent")
+        pool.stripewise("pool", "remove", pool.file, "hdd.1")
+        subprocess.run(["ln", "-L", f"/proc/{os.getpid()}/fd/{file}", pool.mount / "named"], check=True)
+        with pytest.raises(OSError, match="Input/output error"):
+            os.pwrite(file, b"lost", 64 << 10)
+    finally:
+        os.close(file)
+    given_up = pool.stripewise("pool", "remove", pool.file, "hdd.1", "--lost")
+    assert given_up.stdout.startswith("moved 1 file from hdd.1")
+    assert "hdd.1" not in servers_of(pool.stripewise, pool.file, "named")
+    with (pool.mount / "named").open("r+b") as named:
+        named.seek(64 << 10)
+        named.write(b"more")
+    assert (pool.mount / "named").read_bytes() == b"kept" + bytes((64 << 10) - 4) + b"more"
+
+
 def test_what_cannot_all_be_added_or_does_not_fit_changes_nothing(pool):
     pool.python("import sys; open(f'{sys.argv[1]}/f', 'wb').write(bytes(range(256)) * 2000)")
     before = pool.file.read_text()
