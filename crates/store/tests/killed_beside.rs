@@ -230,6 +230,72 @@ fn killed_after(pool: &TestPool, number: usize, steps: usize) {
     assert!(content(&reader) == found && bytes_of(&pool.open(), name) == found, "{what}: afterwards");
 }
 
+/// What another process, which has the file open for writing, or opens it, does beside a truncation that is killed, or after it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Next {
+    Lengthens,
+    Shortens,
+    Appends,
+    Reads,
+    Moves,
+}
+
+const NEXT: [Next; 5] = [Next::Lengthens, Next::Shortens, Next::Appends, Next::Reads, Next::Moves];
+
+impl Next {
+    /// What the file has after it, if it had `bytes` before.
+    fn after(self, mut bytes: Vec<u8>, length: usize) -> Vec<u8> {
+        match self {
+            Self::Lengthens => bytes.resize(length * 2, 0),
+            Self::Shortens => bytes.resize(length / 4 * 3, 0),
+            Self::Appends => bytes.extend(pattern(WRITTEN, 1)),
+            Self::Reads | Self::Moves => {}
+        }
+        bytes
+    }
+
+    /// By `inode`, which is registered as a writer, or an open of its own.
+    fn run(self, pool: &TestPool, inode: &Inode, name: &str, way: Way) {
+        let opened = || pool.open().lookup(Path::new(name)).unwrap().unwrap();
+        match self {
+            Self::Lengthens => inode.truncate(way.length as u64 * 2).unwrap(),
+            Self::Shortens => inode.truncate(way.length as u64 / 4 * 3).unwrap(),
+            Self::Appends => assert_eq!(inode.append(&pattern(WRITTEN, 1)).unwrap().1, WRITTEN),
+            Self::Reads => {
+                let found = content(&opened());
+                let bytes = pattern(way.length, 7);
+                assert!(found == bytes || found == bytes[..way.cut_at()], "a part of it is cut off");
+            }
+            // It gives way where the file has to stay.
+            Self::Moves => drop(opened().move_to(&way.layout(), name, &mut |_, _| true)),
+        }
+    }
+}
+
+/// A truncation is killed after `steps`, and another process goes on, `next`: the file is cut off, or it is not.
+fn cut_and_then(pool: &TestPool, number: usize, next: Next, steps: usize) {
+    let way = Way::all()[number];
+    let (name, what) = (&format!("{next:?}{steps}"), format!("{next:?} after {steps}"));
+    let bytes = pattern(way.length, 7);
+    made(&pool.open(), name, way, &bytes);
+    let inode = pool.open().lookup(Path::new(name)).unwrap().unwrap();
+    inode.register_writer().unwrap();
+    let traced = Traced::start(pool, name, number);
+    let _ = (0..steps).all(|_| traced.step());
+    std::thread::scope(|scope| {
+        scope.spawn(|| next.run(pool, &inode, name, way));
+        std::thread::sleep(Duration::from_millis(5));
+        traced.kill();
+    });
+    let found = bytes_of(&pool.open(), name);
+    let cut = bytes[..way.cut_at()].to_vec();
+    assert!([bytes, cut].into_iter().any(|before| next.after(before, way.length) == found), "{what}");
+    // Nothing of the cut is left to be finished.
+    write(&inode, &found[..1], 0);
+    inode.release_writer().unwrap();
+    assert!(bytes_of(&pool.open(), name) == found, "{what}: afterwards");
+}
+
 /// How many system calls, each counted at its beginning and its end, the whole change makes.
 fn steps_of(pool: &TestPool, number: usize) -> usize {
     let way = Way::all()[number];
@@ -265,6 +331,24 @@ fn what_others_write_stays_wherever_a_change_is_killed() {
                     // Nothing of those that were killed is left.
                     assert_eq!(findings(&pool), [], "{:?}", Way::all()[number]);
                 }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_truncation_that_is_killed_is_made_or_not_whatever_comes_next() {
+    let is_long = std::env::var_os("STRIPEWISE_LONG_TESTS").is_some();
+    let is_it = |way: &Way| way.change == Change::Truncation && way.is_beside && !way.has_head;
+    let number = Way::all().iter().position(is_it).unwrap();
+    std::thread::scope(|scope| {
+        for next in NEXT {
+            scope.spawn(move || {
+                let pool = TestPool::new(2);
+                let steps = steps_of(&pool, number);
+                let every = if is_long { 1 } else { steps.div_ceil(POINTS) };
+                (0..=steps).step_by(every).for_each(|point| cut_and_then(&pool, number, next, point));
+                assert_eq!(findings(&pool), [], "{next:?}");
             });
         }
     });

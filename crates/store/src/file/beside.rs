@@ -14,7 +14,7 @@
 
 use crate::file::inode::Inode;
 use crate::file::lockfile::{LockFile, Purpose};
-use crate::file::marks::BLOCK;
+use crate::file::marks::{BLOCK, joined};
 use crate::file::moving::{Move, Moved, bytes_of};
 use crate::file::steps::Steps;
 use crate::os::error::{Error, Result};
@@ -115,16 +115,21 @@ impl Inode {
 
 impl Beside<'_> {
     fn run(&self, layout: &Arc<Layout>, go_on: &mut GoOn<'_>) -> Result<Option<Moved>> {
-        let handle = {
+        let (handle, was_noted) = {
             let _change = self.inode.change_handle()?;
             let mut handle = self.inode.read_handle()?;
             if handle.layout == self.hash {
                 return Ok(Some(Moved::nothing(self.inode.put_size_bytes()?)));
             }
+            // A process that has cut the file off since this is one of its writers has died over it: who writes next finishes that.
+            if handle.cut_at().is_some() {
+                return Ok(None);
+            }
+            let was_noted = handle.truncating_to.is_some();
             // After a crash the next writer clears away what this has made. It also tells the writers of the move.
             handle.truncating_to = Some(MAX_OFFSET);
             self.inode.write_handle(&handle)?;
-            handle
+            (handle, was_noted)
         };
         // What is written from now on is marked.
         fence(Ordering::SeqCst);
@@ -138,7 +143,8 @@ impl Beside<'_> {
                 && self.inode.remove_strangers(&handle, false).is_ok()
                 && handle.cut_at().is_none()
             {
-                handle.truncating_to = None;
+                // What a mover that died has left in datafiles that stay is still to be freed.
+                handle.truncating_to = was_noted.then_some(MAX_OFFSET);
                 self.inode.write_handle(&handle)?;
             }
         }
@@ -226,18 +232,4 @@ impl Beside<'_> {
         moving.switch(self.hash)?;
         Ok(Switched::Yes)
     }
-}
-
-/// Both lists of parts as one, in ascending order.
-fn joined(mut parts: Vec<(u64, u64)>, more: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
-    parts.extend(more);
-    parts.sort_unstable();
-    let mut all: Vec<(u64, u64)> = Vec::with_capacity(parts.len());
-    for part in parts {
-        match all.last_mut() {
-            Some(last) if part.0 <= last.1 => last.1 = last.1.max(part.1),
-            _ => all.push(part),
-        }
-    }
-    all
 }

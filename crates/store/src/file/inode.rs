@@ -258,8 +258,10 @@ impl Inode {
     pub(crate) fn offer_descriptor(&self, fd: OwnedFd) -> Result<()> {
         let fd = Arc::new(fd);
         if self.has_bytes_in_inode() {
+            // In the order of [`Inode::reload`]; what is out of date is read again by who uses it.
+            let moves = self.move_beside()?;
             let (newer, _) = self.load_by(&fd)?;
-            newer.set_move_beside(self.move_beside()?);
+            newer.set_move_beside(moves);
             let mut file = self.file.write().unwrap_or_else(PoisonError::into_inner);
             newer.take_over_syncs(&file);
             *file = Arc::new(newer);
@@ -463,11 +465,15 @@ impl Inode {
                 self.wait_for_cut_beside(alone)?;
                 continue;
             }
-            // No move switches beside who has the right to change the file.
-            if alone || file.move_beside() != MoveBeside::Switches {
+            if file.move_beside() != MoveBeside::Switches {
                 return Ok((file, epoch));
             }
-            self.wait_for_switch()?;
+            if alone {
+                // No move switches beside who has the right to change the file: it has ended, or its process has died.
+                self.reload()?;
+            } else {
+                self.wait_for_switch()?;
+            }
         }
     }
 
@@ -495,14 +501,16 @@ impl Inode {
         loop {
             // Before the handle is read: a process that dies in its cut after this look is found in the handle.
             let is_cut_now = self.is_cut_now()?;
+            // In this order: the handle of a mover that has switched and died is there by now, and one that has its writers wait after
+            // this look counts up.
+            let (epoch, moves) = (self.epoch(), self.move_beside()?);
             let (newer, is_cut) = self.load_by(self.writable.get().unwrap_or(&self.fd))?;
             if is_cut_now || (is_cut && self.registration_now().is_some()) {
                 self.is_cut_beside.store(true, Ordering::Release);
             }
-            // After the counter was read: a move that begins after this look changes it.
-            newer.set_move_beside(self.move_beside()?);
+            newer.set_move_beside(moves);
             let mut file = self.file.write().unwrap_or_else(PoisonError::into_inner);
-            if newer.is_stale() && !self.store.plane().is_shared() {
+            if !newer.is_of(epoch) && !self.store.plane().is_shared() {
                 // What another thread has read since must not be undone. In a shared pool a user can change the counter all the time, and
                 // nothing moves beside writers.
                 continue;

@@ -306,7 +306,12 @@ impl Inode {
                 weighed.push((Weight::IsNew, (datafile, bytes)));
             }
         }
-        self.write_lengths(fitting(weighed))
+        let all = self.write_lengths(fitting(weighed.clone()));
+        all.or_else(|error| {
+            // Where the inode has no room for all of it, what was known before has to stay known.
+            weighed.retain(|(weight, _)| *weight != Weight::IsNew);
+            self.write_lengths(fitting(weighed)).map_err(|_| error)
+        })
     }
 
     /// Makes sure that what a reader misses at `position` of datafile `index` is a hole: the datafile is as long as was

@@ -20,7 +20,7 @@ const HAS_TO_END: Mode = Mode::SVTX;
 
 impl LockFile {
     /// Marks the blocks of `[offset, offset + len)`. One system call up to a GiB. Where no mark can be set (a full disk, an offset behind
-    /// what the disk's files can have), the move is told that it has to end, until this process is no writer any more.
+    /// those of which marks are read), the move is told that it has to end, until this process is no writer any more.
     ///
     /// # Errors
     /// It cannot be told either.
@@ -29,7 +29,11 @@ impl LockFile {
         if len == 0 {
             return Ok(());
         }
-        let (mut from, to) = (offset / BLOCK, (offset + (len - 1)) / BLOCK + 1);
+        let (mut from, to) = (offset / BLOCK, offset.saturating_add(len - 1) / BLOCK + 1);
+        if to > MOST {
+            // The marks would not be read.
+            return self.end_move();
+        }
         while from < to {
             let count = (to - from).min(CHUNK as u64) as usize;
             match retry(|| rustix::io::pwrite(file, &[1; CHUNK][..count], from)) {
@@ -125,6 +129,20 @@ pub(crate) fn within(parts: &[(u64, u64)], limits: &[(u64, u64)]) -> Vec<(u64, u
     both
 }
 
+/// Both lists of parts as one, in ascending order.
+pub(crate) fn joined(mut parts: Vec<(u64, u64)>, more: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    parts.extend(more);
+    parts.sort_unstable();
+    let mut all: Vec<(u64, u64)> = Vec::with_capacity(parts.len());
+    for part in parts {
+        match all.last_mut() {
+            Some(last) if part.0 <= last.1 => last.1 = last.1.max(part.1),
+            _ => all.push(part),
+        }
+    }
+    all
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,6 +170,12 @@ mod tests {
         assert_eq!(lock.take_marks().unwrap(), Some(vec![(far, far + 3 * BLOCK)]), "over two chunks");
         lock.mark(MOST * BLOCK, 1).unwrap();
         assert_eq!(lock.take_marks().unwrap(), None, "more than is read");
+        lock.forget_marks().unwrap();
+        lock.mark(BLOCK, u64::MAX - BLOCK).unwrap();
+        assert_eq!(lock.take_marks().unwrap(), None, "as a program may punch");
+        let bytes: u64 =
+            std::fs::read_dir(directory.path()).unwrap().map(|of| of.unwrap().metadata().unwrap().len()).sum();
+        assert_eq!(bytes, 0, "and the disk is not filled with marks");
         lock.forget_marks().unwrap();
         assert_eq!(lock.take_marks().unwrap(), Some(vec![]));
         let (gone, _) = LockFile::open_any(std::os::fd::AsFd::as_fd(&locks), 7).unwrap();

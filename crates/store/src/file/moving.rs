@@ -2,7 +2,7 @@
 
 use crate::file::inode::{Inode, sync_names};
 use crate::file::lockfile::{LockFile, Purpose};
-use crate::file::marks::within;
+use crate::file::marks::{BLOCK, joined, within};
 use crate::file::move_plan::MovePlan;
 use crate::file::placed_file::PlacedFile;
 use crate::file::placements::{self, Placements};
@@ -129,7 +129,17 @@ impl<'a> Move<'a> {
     /// inode.
     pub(crate) fn beside(inode: &'a Inode, handle: Handle, layout: Arc<Layout>) -> Result<Self> {
         let old = own_file(inode)?;
-        Self::start(inode, handle, layout, inode.put_size_bytes()?, old, None)
+        let mut moving = Self::start(inode, handle, layout, inode.put_size_bytes()?, old, None)?;
+        // The writers know of the move: what they write from now on is marked, also where a hole is seen here. By the last bytes the copy
+        // shows how long the file is.
+        let end = within(&[(moving.size_bytes.saturating_sub(BLOCK), moving.size_bytes)], &moving.pass);
+        let lengths = inode.recorded_lengths()?;
+        moving.pass = joined(moving.old.without_holes(&moving.pass, |_| false, lengths.as_ref()), end);
+        moving.pass = within(&moving.pass, &moving.plan.copy);
+        let left_bytes = bytes_of(&moving.pass) * 2;
+        moving.leaves_out.set(left_bytes < moving.total_bytes);
+        moving.total_bytes = left_bytes;
+        Ok(moving)
     }
 
     fn start(
@@ -353,7 +363,7 @@ impl<'a> Move<'a> {
         if both(&given) != both(&self.times) {
             self.sync_copy(false)?;
         }
-        self.make_it_the_file(hash, self.size_bytes)?;
+        self.make_it_the_file(hash)?;
         // The move is done. What cannot be cleared now (a server that is away) is left to the next writer.
         self.clear();
         Ok(())
@@ -362,11 +372,12 @@ impl<'a> Move<'a> {
     /// Beside writers, none of which writes now, and while no program sets times or rights: makes the copy the file.
     pub(crate) fn switch(&mut self, hash: [u8; 32]) -> Result<()> {
         self.give_rights_and_times()?;
-        // Nothing may be cut off after a crash: the writers of the file may have made it longer.
-        self.make_it_the_file(hash, MAX_OFFSET)
+        self.make_it_the_file(hash)
     }
 
-    fn make_it_the_file(&mut self, hash: [u8; 32], truncating_to: u64) -> Result<()> {
+    fn make_it_the_file(&mut self, hash: [u8; 32]) -> Result<()> {
+        // What its disk did not take is no longer in memory, perhaps: the copy may have what was there before.
+        self.old.striped().check_written_back()?;
         let placement = self.copy.current_placement();
         let switched = Handle {
             version: placement.version,
@@ -374,7 +385,8 @@ impl<'a> Move<'a> {
             layout: hash,
             generations: placement.generations,
             present: placement.present,
-            truncating_to: Some(truncating_to),
+            // There is something to clear away, and nothing to cut off: writers may have made the file longer by then.
+            truncating_to: Some(MAX_OFFSET),
             // What was reserved is a hole now.
             sparse: self.handle.sparse || self.leaves_out.get() && self.size_bytes >= COUNTED_BYTES,
             ..self.handle.clone()

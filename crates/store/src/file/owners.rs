@@ -50,7 +50,7 @@ impl Inode {
             return Err(error);
         }
         let followed = self.rights().and_then(|after| datafiles.give(after));
-        let Err(error) = followed else { return self.follow_a_move(file, kept) };
+        let Err(error) = followed else { return self.follow_a_move(file, kept, before.uid) };
         // They allow less than either mode before the inode has its old one again.
         let narrowed = datafiles.give(narrow);
         if undo().is_ok() && narrowed.is_ok() && self.rights().is_ok_and(|now| now == before) {
@@ -110,18 +110,21 @@ impl Inode {
         if followed.as_ref().map_or(true, |(after, ())| *after != before) {
             self.bump_epoch();
         }
-        followed.and_then(|_| self.follow_a_move(file, kept))
+        followed.and_then(|_| self.follow_a_move(file, kept, before.uid))
     }
 
     /// After a change of rights that has succeeded, which began when this was the `file` and `kept` was had: where a move that began
-    /// meanwhile has read the rights before, its datafiles are given them, too.
-    fn follow_a_move(&self, mut file: Arc<PlacedFile>, mut kept: NoChange) -> Result<()> {
+    /// meanwhile, or a first write, has read the rights before, its datafiles are given them, too. They are the `former` owner's then.
+    fn follow_a_move(&self, mut file: Arc<PlacedFile>, mut kept: NoChange, former: u32) -> Result<()> {
         while self.may_have_changed(&file, &kept)? {
             drop(kept);
             file = self.file()?;
             kept = self.no_change();
             let rights = self.rights()?;
-            self.hold_datafiles(rights.uid, true)?.give(rights)?;
+            self.hold_datafiles(former, true)?.give(rights)?;
+            if rights.uid != former {
+                self.hold_datafiles(rights.uid, true)?.give(rights)?;
+            }
         }
         Ok(())
     }

@@ -9,10 +9,25 @@ use crate::os::error::{Error, Result};
 use std::io::{IoSlice, IoSliceMut};
 use std::ops::Deref;
 use std::sync::atomic::{Ordering, fence};
+use std::time::Duration;
 use stripewise_control::{Action, Request, Sender, SentRequest};
 
 /// So often a write is repeated because its file has changed meanwhile, before it keeps others from changing it.
 const TRIES: u32 = 4;
+
+/// So often a request looks again, a millisecond later, whether a datafile and its file have the same owner: one is given away after the other.
+const OWNER_LOOKS: u32 = 10;
+
+/// Whether to look again after a `found` error: a `chown` may be under way. `looks` are those so far.
+#[cold]
+fn may_be_given_away(found: &Error, looks: &mut u32) -> bool {
+    if !matches!(found, Error::ForeignDatafile { .. }) || *looks >= OWNER_LOOKS {
+        return false;
+    }
+    *looks += 1;
+    std::thread::sleep(Duration::from_millis(1));
+    true
+}
 
 /// Where the bytes of one file are: the store reads the handle, the preload asks the mount, the mover knows both layouts.
 /// [`Error::Elsewhere`] from any of its functions ends the request at once.
@@ -134,6 +149,7 @@ impl Admission {
 /// Those of [`PlacedFile::read_at`] and of `placements`.
 pub fn read<P: Placements>(placements: &P, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize> {
     let mut admission = Admission::new(placements, Action::Read, offset, bufs.iter().map(|buf| buf.len()));
+    let mut looks = 0;
     loop {
         let file = placements.current()?;
         admission.enter(&file);
@@ -144,6 +160,7 @@ pub fn read<P: Placements>(placements: &P, bufs: &mut [IoSliceMut<'_>], offset: 
             Ok(TransferOutcome::Done(_)) | Err(_) if placements.has_changed(&file)? => {}
             Ok(TransferOutcome::Done(count)) => return Ok(count),
             Ok(_) => {}
+            Err(error) if may_be_given_away(&error, &mut looks) => {}
             Err(error) => return Err(error),
         }
         placements.renew(&file)?;
@@ -167,12 +184,15 @@ fn write_admitted<P: Placements>(
     bufs: &[IoSlice<'_>],
     offset: u64,
 ) -> Result<usize> {
-    let mut tries = 0;
+    let (mut tries, mut looks) = (0, 0);
     let mut alone = None;
     loop {
         let (file, epoch) = placements.to_write(alone.is_some())?;
         admission.enter(&file);
-        let written = file.write_as_of(&admission.request, epoch, bufs, offset);
+        let mut written = file.write_as_of(&admission.request, epoch, bufs, offset);
+        if written.as_ref().is_err_and(|error| may_be_given_away(error, &mut looks)) {
+            written = Ok(TransferOutcome::Stale);
+        }
         match marked(placements, &file, written, alone.is_none().then_some(epoch), bufs, offset)? {
             TransferOutcome::Done(count) => return Ok(count),
             TransferOutcome::Partly(count, surplus) => {

@@ -236,12 +236,14 @@ impl<'a> Requests<'a> {
     }
 
     fn append_locked(&self, buf: &[u8]) -> Result<(u64, usize)> {
+        // A cut that a process has died in comes first: it says where the file ends.
+        self.inode.to_write(false)?;
         let end = self.inode.certain_size_bytes()?;
         let done = self.write_at(buf, end);
         let count = *done.as_ref().unwrap_or(&0);
         if count < buf.len() {
             // Servers that had space may have taken what comes behind: the next record must not begin after that.
-            self.inode.truncate(end + count as u64)?;
+            self.inode.truncate_in_append(end + count as u64)?;
         }
         done.map(|count| (end, count))
     }

@@ -1,6 +1,6 @@
 //! Changes of a file's size and space, and what finishes one that a crash interrupted.
 
-use crate::file::inode::Inode;
+use crate::file::inode::{HandleGuard, Inode};
 use crate::file::lockfile::{LockFile, Purpose};
 use crate::file::paths::striped::stat_datafile;
 use crate::file::placed_file::{MoveBeside, PlacedFile};
@@ -11,6 +11,7 @@ use crate::format::handle::Handle;
 use crate::format::placement::{Datafile, Datafiles};
 use crate::os::error::{Error, Result};
 use crate::os::sync::atomic::Ordering;
+use crate::os::sync::guard;
 use crate::os::sys::{retry, times_of};
 use rustix::fd::BorrowedFd;
 use rustix::fs::{FallocateFlags, SeekFrom, Timespec, Timestamps, UTIME_OMIT};
@@ -101,12 +102,24 @@ impl Inode {
         }
         self.with_registration(|| {
             self.wait_for_pages()?;
-            self.truncate_registered(size_bytes)
+            // An append writes where it has found the end.
+            let _here = guard(&self.appending);
+            let lock = self.registered_lock()?;
+            lock.lock(Purpose::Append, true)?;
+            let done = self.truncate_registered(size_bytes);
+            lock.unlock(Purpose::Append)?;
+            done
         })
     }
 
+    /// [`Inode::truncate`] for a registered writer that keeps appends out.
+    pub(crate) fn truncate_in_append(&self, size_bytes: u64) -> Result<()> {
+        self.wait_for_pages()?;
+        self.truncate_registered(size_bytes)
+    }
+
     fn truncate_registered(&self, size_bytes: u64) -> Result<()> {
-        let _change = self.change_handle()?;
+        let _change = self.change_handle_in_order()?;
         let mut file = self.file()?;
         // A mover that was killed after its switch may have told of nothing.
         if self.has_handle() && self.read_handle()?.version != file.placement().version {
@@ -155,6 +168,9 @@ impl Inode {
     /// Finishes the cut of a process that has died in it, before this one, which has the right to change the handle, changes a byte. What
     /// else there is to clear away is left to a writer without others. The file's lock file is `lock`.
     pub(crate) fn finish_cut_of_dead(&self, lock: &LockFile) -> Result<()> {
+        if !self.has_handle() {
+            return Ok(());
+        }
         let mut handle = self.read_handle()?;
         let Some(size_bytes) = handle.cut_at() else { return Ok(()) };
         // It may have died before it told of its change: what is known here may be the old layout.
@@ -165,6 +181,13 @@ impl Inode {
         self.finish_cut(&*self.file()?, size_bytes)?;
         handle.truncating_to = Some(MAX_OFFSET);
         self.write_handle(&handle)
+    }
+
+    /// [`Inode::change_handle`] after the cut of a process that has died in it: else that would be finished later, with what comes now.
+    fn change_handle_in_order(&self) -> Result<HandleGuard<'_>> {
+        let change = self.change_handle()?;
+        self.finish_cut_of_dead(&*self.registered_lock()?)?;
+        Ok(change)
     }
 
     /// Whether another process cuts the file off, of whose writers this one is. One system call, none where it is no writer.
@@ -420,7 +443,9 @@ impl Inode {
             }
             let done = self.allocate_in(&file, kept, offset, len);
             if file.move_beside() != MoveBeside::No {
-                self.mark_beside(offset, len)?;
+                // Behind the end nothing is copied, however far a program goes.
+                let size_bytes = self.put_size_bytes().unwrap_or(MAX_OFFSET);
+                self.mark_beside(offset, len.min(size_bytes.saturating_sub(offset)))?;
             }
             match done {
                 // The counter tells nothing here: what was taken and is given back changes it, too.
@@ -478,7 +503,7 @@ impl Inode {
 
     /// Makes the file at least this large. Cuts nothing off that is written behind that meanwhile.
     fn grow(&self, size_bytes: u64) -> Result<()> {
-        let _change = self.change_handle()?;
+        let _change = self.change_handle_in_order()?;
         if size_bytes <= self.layout()?.head_in_inode_bytes() {
             // Writers of the head take no lock. An allocation never makes the inode shorter.
             let last = || rustix::fs::fallocate(self.descriptor(), FallocateFlags::empty(), size_bytes - 1, 1);

@@ -368,8 +368,26 @@ impl Inode {
         let writers = guard(&self.writers);
         match self.structural_lock(&writers)? {
             Some(StructuralLock { lock, settled: Ok(()), .. }) => lock.remove(self.store.locks()),
-            _ => Ok(()),
+            Some(_) => Ok(()),
+            None => {
+                drop(writers);
+                self.finish_cut_beside_writers()
+            }
         }
+    }
+
+    /// Finishes the cut of a process that has died in it, of a file whose writers have not written since: who reads it would find some of
+    /// what is cut off gone, and some not. Waits for a cut whose process lives. In a shared pool it is left to the next writer.
+    fn finish_cut_beside_writers(&self) -> Result<()> {
+        if self.store.plane().is_shared() || self.read_handle()?.cut_at().is_none() {
+            return Ok(());
+        }
+        let Some(lock) = LockFile::open_existing(self.store.locks(), self.handle())? else { return Ok(()) };
+        lock.lock(Purpose::Handle, true)?;
+        // Else another has put the file in order meanwhile.
+        let done = if lock.is_current(self.store.locks()) { self.finish_cut_of_dead(&lock) } else { Ok(()) };
+        lock.unlock(Purpose::Handle)?;
+        done
     }
 
     /// As [`Inode::recover`]. A file whose lock file was `created` just now may be the worse for a power cut.

@@ -37,6 +37,20 @@ struct Slot {
     extent: LastExtent,
 }
 
+/// Whether the kernel could not write back what was written to an open file, and `fd` has not told that yet; no sync tells it by `fd` from
+/// now on. One system call, which writes nothing and waits for nothing.
+fn has_lost(fd: RawFd) -> bool {
+    /// No page is there.
+    const BEHIND_ALL: i64 = 1 << 62;
+    // SAFETY: no memory is passed.
+    let asked = unsafe { libc::sync_file_range(fd, BEHIND_ALL, 1, libc::SYNC_FILE_RANGE_WAIT_BEFORE) };
+    asked == -1
+        && matches!(
+            std::io::Error::last_os_error().raw_os_error(),
+            Some(libc::EIO | libc::ENOSPC | libc::EDQUOT | libc::EROFS)
+        )
+}
+
 /// The datafiles of one file.
 #[derive(Debug)]
 pub(crate) struct Striped {
@@ -98,23 +112,42 @@ impl Striped {
         slot.extent.address(unsafe { BorrowedFd::borrow_raw(state >> 1) }, offset)
     }
 
-    /// Takes over what `older` knows of syncs that are still to come. Four system calls for each datafile that was written and that this
-    /// does not have.
+    /// Takes over what `older` knows of syncs that are still to come. One system call for each datafile that was written, five where this
+    /// does not have it.
     pub(crate) fn take_over_syncs(&self, older: &Self) {
         for (before, datafile) in older.slots.iter().zip(&older.datafiles.table) {
-            let (written, lost) = (before.written.load(Ordering::Acquire), before.lost.load(Ordering::Acquire));
+            let state = before.descriptor.load(Ordering::Acquire);
+            let written = before.written.load(Ordering::Acquire);
+            // What the disk did not take is told by this descriptor alone, which goes with `older`.
+            let lost = before.lost.load(Ordering::Acquire) || (written && state >= 0 && has_lost(state >> 1));
             if let Some(index) = self.datafiles.table.iter().position(|other| other == datafile) {
                 self.slots[index].written.store(written, Ordering::Release);
                 self.slots[index].lost.fetch_or(lost, Ordering::AcqRel);
                 continue;
             }
-            let state = before.descriptor.load(Ordering::Acquire);
             let is_lost = lost || (written && state >= 0 && !older.is_of_its_server(state >> 1, *datafile));
             // What has moved has moved without it: any sync tells.
             if is_lost && let Some(slot) = self.slots.iter().find(|slot| slot.present.load(Ordering::Acquire)) {
                 slot.lost.store(true, Ordering::Release);
             }
         }
+    }
+
+    /// Why the kernel could not write back what was written to one of its open datafiles, as far as their descriptors have not told that
+    /// yet. One system call for each.
+    ///
+    /// # Errors
+    /// [`Error::Server`] of the first one.
+    pub(crate) fn check_written_back(&self) -> Result<()> {
+        for (slot, datafile) in self.slots.iter().zip(&self.datafiles.table) {
+            let state = slot.descriptor.load(Ordering::Acquire);
+            if state >= 0 && has_lost(state >> 1) {
+                return Err(self.plane.server(datafile.server)?.error("write back what was written to a datafile")(
+                    Errno::IO,
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// Whether it has any datafile, as far as is known. O(datafiles) loads.

@@ -103,14 +103,16 @@ impl Inode {
     fn put(&self, piece: &mut GatheredPiece, count: usize) -> Result<()> {
         let Some(first) = piece.first.filter(|_| count > 0) else { return Ok(()) };
         let bytes = piece.offset..piece.offset + count as u64;
-        let before = self.times_of(bytes);
+        let (version, before) = self.times_of(bytes);
         let put = || self.gathered_by(first.sender).write_all_at(&piece.bytes[..count], piece.offset);
         put().or_else(|error| if self.store.make_room(&error) { put() } else { Err(error) })?;
-        if let Some(changed) = piece.changed {
-            self.set_times_of(&before, changed);
-        }
+        let changed = piece.changed;
+        // First: whatever becomes of the times, these bytes are on the servers, and must not be put there again.
         piece.let_go_of(count);
         self.gathered.note(piece);
+        if let Some(changed) = changed {
+            self.set_times_of(version, &before, changed);
+        }
         Ok(())
     }
 
@@ -124,10 +126,10 @@ impl Inode {
         })
     }
 
-    /// When the datafiles, or the inode, that hold `bytes` of the file were changed last; of one that is not there yet never. One
-    /// system call for each.
-    fn times_of(&self, bytes: Range<u64>) -> TouchedTimes {
-        let Ok(file) = self.known_file() else { return TouchedTimes::new() };
+    /// When the datafiles, or the inode, that hold `bytes` of the file were changed last; of one that is not there yet never. And
+    /// of which version of the file that is. One system call for each.
+    fn times_of(&self, bytes: Range<u64>) -> (u32, TouchedTimes) {
+        let Ok(file) = self.known_file() else { return Default::default() };
         let index_of = |region, slot| file.datafiles().index(region, slot);
         let touched = datafiles_of(&file.datafiles().placed, bytes, index_of).into_iter().map(|index| {
             let stat = match index {
@@ -139,15 +141,19 @@ impl Inode {
             let time = |stat: rustix::fs::Stat| Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec as _ };
             (index, stat.map_or(Timespec { tv_sec: i64::MIN, tv_nsec: 0 }, time))
         });
-        touched.collect()
+        (file.placement().version, touched.collect())
     }
 
     /// The servers have taken bytes just now that were written at `changed`: that is the time that they are to have, where it was
     /// not a later one `before`. Kernels may give a time that is ahead of the clock of ticks; one that is ahead of the clock was set
     /// by a program, which a write ends. Where the time cannot be set, as by a user who is not the owner, they keep theirs. Another
     /// process that writes to the same place at the same moment may find its time put back by as much.
-    fn set_times_of(&self, before: &[(u16, Timespec)], changed: Timespec) {
+    fn set_times_of(&self, version: u32, before: &[(u16, Timespec)], changed: Timespec) {
         let Ok(file) = self.known_file() else { return };
+        // Of the places before a move, which has given the new ones the file's time.
+        if file.placement().version != version {
+            return;
+        }
         let now = clock_gettime(ClockId::Realtime);
         for &(index, before) in before {
             let is_later = (changed.tv_sec, changed.tv_nsec) < (before.tv_sec, before.tv_nsec);
