@@ -2,7 +2,7 @@
 
 import pytest
 
-from conftest import with_a_file_beside_an_ssd
+from conftest import Stripewise, with_a_file_beside_an_ssd
 from stripewise.api import swaps
 
 MIB = 1 << 20
@@ -32,7 +32,7 @@ def full(tmp_path_factory):
 
 
 def swapped(pool, costs, *, periods=1000.0, size=64 * MIB):
-    blocks = sorted(costs.items())
+    blocks = [list(block) for block in sorted(costs.items())]
     file = {"path": "f", "size_bytes": size, "cost_us": sum(costs.values()), "blocks": blocks}
     heat = {"block_bytes": MIB, "period_s": 600, "missed": 0, "files": [file]}
     found = swaps.find(pool, heat, swaps.Pays(periods, 1e-8), FIRST)
@@ -96,3 +96,48 @@ def test_a_dead_disk_whose_mount_point_is_left_takes_nothing(tmp_path):
     ssd.mkdir()
     assert [of.name for tier in pool.tiers for of in swaps.usable(tier)] == ["hdd.0", "hdd.1", "ssd.0"]
     assert swapped(pool, {20: 900_000}) == {0: HDD, 20: SSD, 21: HDD}
+
+
+HOLES = """
+[[file]]
+path = "holes"
+[[file.region]]
+offset = "0"
+round = ["ssd.0:64KiB"]
+"""
+MAKE_HOLES = "import os, sys; os.truncate(os.open(sys.argv[1] + '/holes', os.O_RDWR | os.O_CREAT), int(sys.argv[2]))"
+"""It has no byte."""
+MAKE_ENDS = """
+import os, sys
+file = os.open(sys.argv[1] + "/holes", os.O_RDWR | os.O_CREAT)
+for at in (0, int(sys.argv[2]) - 4096):
+    os.pwrite(file, b"x" * 4096, at)
+"""
+
+
+def full_with_holes(directory, make, size):
+    pool = with_a_file_beside_an_ssd(directory, FIRST + HOLES)
+    Stripewise(directory)(
+        "run", "--quiet", "--pool", pool.file, "--", "python3", "-c", make, pool.file.parent / "mount", size
+    )
+    return pool
+
+
+def test_a_file_of_holes_on_a_full_tier_frees_no_room(tmp_path):
+    pool = full_with_holes(tmp_path, MAKE_HOLES, 1 << 30)
+    expected = {0: HDD, 8: SSD, 11: HDD, 20: SSD, 21: HDD}
+    assert swapped(pool, {**WARM, 20: 900_000}) == expected
+
+
+def test_a_file_of_holes_is_looked_at_in_as_many_steps_as_it_holds_blocks(tmp_path, monkeypatch):
+    pool = full_with_holes(tmp_path, MAKE_ENDS, 8 << 40)
+    steps = []
+
+    def counted(*of):
+        steps.append(len(range(*of)))
+        return range(*of)
+
+    monkeypatch.setattr(swaps, "range", counted, raising=False)
+    assert swapped(pool, {**WARM, 20: 900_000})[20] == SSD
+    assert len(steps) < 1000
+    assert sum(steps) < 1000

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import math
 import os
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from stripewise import _native
@@ -23,7 +24,7 @@ from stripewise.api import tier_room
 from stripewise.api.parting import Part
 
 if TYPE_CHECKING:
-    from stripewise._native import PoolHeat
+    from stripewise._native import PoolHeat, TierPart
     from stripewise.pool import Pool, Server, Tier
 
 __all__ = ["MARKER", "Few", "Pays", "Regions", "few", "find", "is_there", "usable"]
@@ -53,17 +54,27 @@ class Pays:
 class _Part(Part):
     """Bytes of one region, within one block or several."""
 
-    def cut_at(self, at: int) -> tuple[_Part, _Part]:
-        """What is behind a byte, and what is before it, with equal heat per byte."""
+    share: float = 1.0
+    """Of its bytes, those that take room: the rest are holes."""
+
+    @property
+    def room_bytes(self) -> int:
+        """What it takes of a server, and frees there when it leaves; copied, too."""
+        return round(self.size_bytes * self.share)
+
+    def cut_for(self, needed_bytes: int) -> tuple[_Part, _Part]:
+        """Its end, which frees that much, and what is before it, with equal heat per byte."""
+        at = self.end - math.ceil(needed_bytes / self.share)
         heat_us = self.heat_us * (self.end - at) / self.size_bytes
-        return _Part(self.path, at, self.end, heat_us), _Part(self.path, self.begin, at, self.heat_us - heat_us)
+        behind = replace(self, begin=at, heat_us=heat_us)
+        return behind, replace(self, end=at, heat_us=self.heat_us - heat_us)
 
     @property
     def warmth(self) -> int:
-        """Heat per byte, in steps of `ALIKE`."""
+        """Heat for each byte that takes room, in steps of `ALIKE`."""
         if self.heat_us <= 0:
             return -(1 << 30)
-        return round(math.log(self.heat_us / self.size_bytes) / math.log(ALIKE))
+        return round(math.log(self.heat_us / max(1, self.room_bytes)) / math.log(ALIKE))
 
 
 @dataclass
@@ -89,7 +100,8 @@ class _Files:
     """Whether a tier has room for a block more than has come."""
 
     def __post_init__(self) -> None:
-        self._blocks = {of["path"]: (dict(of["blocks"]), of["size_bytes"]) for of in self.heat["files"]}
+        # Sorted, so that a stretch finds its own: one of a file with holes may have billions without heat.
+        self._blocks = {of["path"]: (sorted(of["blocks"]), of["size_bytes"]) for of in self.heat["files"]}
         self._usable = {tier.name: [server.name for server in usable(tier)] for tier in self.pool.tiers}
 
     def regions(self, path: str) -> Regions:
@@ -105,34 +117,51 @@ class _Files:
             self.known[path] = found
         return self.known[path]
 
-    def parts(self, path: str, size_bytes: int, stretches: Iterable[tuple[int, int]]) -> Iterator[_Part]:
-        """The stretches, cut where regions begin and by blocks. O(blocks in them, log heat each)."""
-        part_bytes = self._part_bytes(size_bytes)
-        costs = self._blocks.get(path, ({}, 0))[0]
-        held_bytes = self._blocks.get(path, ({}, size_bytes))[1]
+    def parts(
+        self, path: str, part_bytes: int, stretches: Iterable[tuple[int, int]], share: float = 1.0
+    ) -> Iterator[_Part]:
+        """The stretches, cut where regions begin and by `part_bytes`. O(parts log heat each, and blocks with heat)."""
+        costs, held_bytes = self._blocks.get(path, ([], 0))
         begins = [offset for offset, _ in self.regions(path)]
         for at, end in stretches:
             while at < end:
                 ahead = bisect_right(begins, at)
                 cuts = (end, (at // part_bytes + 1) * part_bytes, *begins[ahead : ahead + 1])
                 until = min(cuts)
-                yield _Part(path, at, until, self._heat_us(costs, (at, until), held_bytes))
+                yield _Part(path, at, until, self._heat_us(costs, (at, until), held_bytes), share)
                 at = until
 
-    def _part_bytes(self, size_bytes: int) -> int:
+    def held(self, held: TierPart) -> Iterator[_Part]:
+        """What of a region that a tier has takes room there: nothing of holes alone.
+
+        No more parts than blocks that it holds, so that holes make none.
+        """
+        begin, end = held["stretch"]
+        room_bytes = sum(held["by_server"].values())
+        if room_bytes <= 0 or begin >= end:
+            return
+        size_bytes = self._blocks.get(held["path"], ([], end))[1]
+        most_parts = max(1, min(MOST_PARTS, room_bytes // self.heat["block_bytes"]))
+        part_bytes = max(self._part_bytes(size_bytes), self._part_bytes(end - begin, most_parts))
+        yield from self.parts(held["path"], part_bytes, [held["stretch"]], min(1.0, room_bytes / (end - begin)))
+
+    def _part_bytes(self, size_bytes: int, most_parts: int = MOST_PARTS) -> int:
         part_bytes = self.heat["block_bytes"]
-        while size_bytes > MOST_PARTS * part_bytes:
+        while size_bytes > most_parts * part_bytes:
             part_bytes *= 2
         return part_bytes
 
-    def _heat_us(self, costs: Mapping[int, int], stretch: tuple[int, int], size_bytes: int) -> float:
+    def _heat_us(self, costs: Sequence[tuple[int, int]], stretch: tuple[int, int], size_bytes: int) -> float:
         (begin, end), block = stretch, self.heat["block_bytes"]
         found = 0.0
-        for number in range(begin // block, (end - 1) // block + 1):
+        number_of = itemgetter(0)
+        first = bisect_left(costs, begin // block, key=number_of)
+        for at in range(first, bisect_left(costs, (end - 1) // block + 1, lo=first, key=number_of)):
+            number, cost_us = costs[at]
             inside = min(end, (number + 1) * block) - max(begin, number * block)
             # The last block of a file has no more bytes than the file.
             held = min(block, max(size_bytes - number * block, inside))
-            found += costs.get(number, 0) * inside / held
+            found += cost_us * inside / held
         return found
 
     def hot(self) -> Iterator[_Part]:
@@ -140,9 +169,9 @@ class _Files:
         block = self.heat["block_bytes"]
         for path, (costs, size_bytes) in self._blocks.items():
             part_bytes = self._part_bytes(size_bytes)
-            numbers = sorted({number * block // part_bytes for number in costs})
+            numbers = sorted({number * block // part_bytes for number, _ in costs})
             stretches = ((of * part_bytes, min((of + 1) * part_bytes, size_bytes)) for of in numbers)
-            yield from self.parts(path, size_bytes, stretches)
+            yield from self.parts(path, part_bytes, stretches)
 
     def round_of(self, part: _Part) -> list[str]:
         """Where it is; nowhere if its file is gone."""
@@ -256,7 +285,7 @@ class _Price:
     def is_right(self, coming: _Part, leaving: Sequence[_Part]) -> bool:
         """Whether a part may come for those that leave."""
         lost_us = sum(part.heat_us for part in leaving)
-        moved_bytes = coming.size_bytes + sum(part.size_bytes for part in leaving)
+        moved_bytes = coming.room_bytes + sum(part.room_bytes for part in leaving)
         by_chance_us = math.sqrt(self._pays.chance * self._request_us * (coming.heat_us + lost_us))
         is_hotter = coming.heat_us >= ALIKE * lost_us and coming.heat_us - lost_us > by_chance_us
         return is_hotter and self.gain_s(coming, leaving) > moved_bytes * self._pays.move_s_per_byte
@@ -275,12 +304,7 @@ def _fill(
     known = _native.pool_tier_parts(str(files.pool.file), tier.name)
     if not known["rooms"]:
         return  # The last server has gone since the pool was read.
-    sizes = {of["path"]: of["size_bytes"] for of in files.heat["files"]}
-    there: list[_Part] = []
-    for held in known["parts"]:
-        if not held["has_landed"]:
-            size_bytes = sizes.get(held["path"], held["stretch"][1])
-            there += files.parts(held["path"], size_bytes, [held["stretch"]])
+    there = [part for held in known["parts"] if not held["has_landed"] for part in files.held(held)]
     there = [part for part in there if _tiers(files.round_of(part)) == {tier.name}]
     coming = [part for part in hot if _tiers(files.round_of(part)) and _tiers(files.round_of(part)) <= slower]
     there.sort(key=lambda of: (of.warmth, of.path, -of.begin))
@@ -289,15 +313,15 @@ def _fill(
     left = 0
     for part in coming:
         leaving: list[_Part] = []
-        needed_bytes = part.size_bytes - room_bytes
+        needed_bytes = part.room_bytes - room_bytes
         while needed_bytes > 0 and left + len(leaving) < len(there):
             cold = there[left + len(leaving)]
-            if 2 * needed_bytes <= cold.size_bytes:
+            if 2 * needed_bytes <= cold.room_bytes:
                 # Less than half of it is enough: the rest stays, and may leave for the next one.
-                there[left + len(leaving) : left + len(leaving) + 1] = cold.cut_at(cold.end - needed_bytes)
+                there[left + len(leaving) : left + len(leaving) + 1] = cold.cut_for(needed_bytes)
             leaving.append(there[left + len(leaving)])
-            needed_bytes -= leaving[-1].size_bytes
-        moved_bytes = files.moved_bytes + part.size_bytes + sum(cold.size_bytes for cold in leaving)
+            needed_bytes -= leaving[-1].room_bytes
+        moved_bytes = files.moved_bytes + part.room_bytes + sum(cold.room_bytes for cold in leaving)
         if needed_bytes > 0 or moved_bytes > most_bytes:
             break
         if not price.is_right(part, leaving):
@@ -308,10 +332,10 @@ def _fill(
         left += len(leaving)
         room_bytes = -needed_bytes
         for cold in leaving:
-            files.left[cold.path] += cold.size_bytes
+            files.left[cold.path] += cold.room_bytes
             files.gains_s[cold.path] -= price.gain_s(cold, ())
             files.place(cold, files.usual(cold.path, slowest))
-        files.came[part.path] += part.size_bytes
+        files.came[part.path] += part.room_bytes
         files.heat_us[part.path] += part.heat_us
         files.place(part, files.usual(part.path, tier))
     files.has_room |= room_bytes >= files.heat["block_bytes"]
