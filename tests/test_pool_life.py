@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from conftest import BIN, PATIENCE_S
-from stripewise import _native
+from stripewise import StripewiseError, _native
 from stripewise.api import pool_life
 from stripewise.api.pacing import Pace, Pacer
 from stripewise.cli import console, draining
@@ -525,3 +525,35 @@ def test_a_rate_is_kept_over_many_files(mounted, monkeypatch, work):
         _, done = pool_life.replace(pool, "hdd.0", disk(mounted, "new"), pace=pace)
     assert done["moved_files"] == 20
     assert 1 < done["copied_bytes"] / 1e6 - 1 < Timed.now_s - began_s < 1.5 * done["copied_bytes"] / 1e6 + 1
+
+
+@pytest.mark.parametrize("what", ["drain", "rebalance", "add", "replace"])
+def test_a_namespace_that_goes_while_files_move_is_no_end_of_that(pool, what):
+    make = 'for n in 1 2 3 4; do head -c 300000 /dev/urandom > "$0/$n"; done; cat "$0"/[1-4] > "$0.sum"'
+    pool.stripewise("run", "--quiet", "--pool", pool.file, "--", "sh", "-c", make, pool.mount)
+    loaded, new = Pool.load(pool.file), disk(pool, "new")
+    if what in ("rebalance", "add"):
+        pool_life.add(loaded, [new], "hdd")
+    works = {
+        "drain": lambda progress: pool_life.drain(loaded, "hdd.0", progress=progress),
+        "rebalance": lambda progress: pool_life.rebalance(loaded, progress=progress),
+        "add": lambda progress: pool_life.fill(loaded, ["hdd.3"], progress=progress),
+        "replace": lambda progress: pool_life.replace(loaded, "hdd.0", new, progress=progress),
+    }
+    away = loaded.namespace.with_name("away")
+
+    def goes(path, done, total):
+        if loaded.namespace.exists():
+            loaded.namespace.rename(away)
+        return True
+
+    with pytest.raises(StripewiseError) as failed:
+        works[what](goes)
+    assert str(loaded.namespace) in str(failed.value)
+    away.rename(loaded.namespace)
+    done = works[what](lambda *_: True)
+    if what == "drain":
+        assert done["staying"] == []
+        assert done["moved_files"] > 0
+    look = 'cat "$0"/[1-4] | cmp - "$0.sum"'
+    pool.stripewise("run", "--quiet", "--pool", pool.file, "--", "sh", "-c", look, pool.mount)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+import os
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from stripewise.api.pacing import Pace, Pacer, Progress
 from stripewise.pool import Pool
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from stripewise._native import Drained, Rebalanced, StayingFile
 
@@ -159,7 +160,8 @@ def fill(pool: Pool, servers: list[str], *, pace: Pace = Pace(), progress: Progr
         if heat is not None and hot:
             decision = adapt.reconsider(pool, adapt.Limits(), heat=heat, pace=pace, progress=progress)
     paced = _paced(pool, pace, progress)
-    evened = _native.pool_rebalance(str(pool.file), takers=servers, keep=hot, dry_run=False, progress=paced)
+    with _names_stay(pool):
+        evened = _native.pool_rebalance(str(pool.file), takers=servers, keep=hot, dry_run=False, progress=paced)
     return Filled(decision, evened)
 
 
@@ -170,6 +172,17 @@ def _paced(pool: Pool, pace: Pace, progress: Progress | None) -> Pacer:
 
 def _is_calibrated(pool: Pool) -> bool:
     return all(tier.profile_source != "none" for tier in pool.tiers)
+
+
+@contextmanager
+def _names_stay(pool: Pool) -> Iterator[None]:
+    """Raises `StripewiseError` where the names of the files have gone by the end: what is not found has not moved."""
+    yield
+    if not os.path.lexists(pool.namespace / swaps.MARKER):
+        raise StripewiseError(
+            f"the namespace {pool.namespace} of pool '{pool.name}' has gone while files moved: what has moved has "
+            f"moved, and what else there is cannot be told; mount its disk, and the same command goes on"
+        )
 
 
 def drain(
@@ -188,7 +201,8 @@ def drain(
     with it. Raises `StripewiseError` where not all fit; then nothing was changed.
     """
     paced = _paced(pool, pace, progress)
-    return _native.pool_drain(str(pool.file), server, to=to, wait=wait, dry_run=dry_run, progress=paced)
+    with _names_stay(pool):
+        return _native.pool_drain(str(pool.file), server, to=to, wait=wait, dry_run=dry_run, progress=paced)
 
 
 def take_back(pool: Pool, server: str) -> None:
@@ -206,7 +220,8 @@ def remove(
 
     Raises `StripewiseError` where the server has bytes, or with `lost` is there.
     """
-    return _native.pool_remove(str(pool.file), server, lost, _paced(pool, pace, progress))
+    with _names_stay(pool):
+        return _native.pool_remove(str(pool.file), server, lost, _paced(pool, pace, progress))
 
 
 def replace(
@@ -230,7 +245,8 @@ def replace(
         raise StripewiseError(f"{server} is none of the pool's servers; name one of {names}")
     paced = _paced(pool, pace, progress)
     root = str(directory_on(pool, disk))
-    new, done = _native.pool_replace(str(pool.file), server, root, wait=wait, progress=paced)
+    with _names_stay(pool):
+        new, done = _native.pool_replace(str(pool.file), server, root, wait=wait, progress=paced)
     if not done["staying"]:
         _native.pool_remove(str(pool.file), server, False, paced)
     return new, done
@@ -241,4 +257,5 @@ def rebalance(
 ) -> Rebalanced:
     """Fills the servers of each tier alike, as far as that can be done by moving each file once at most."""
     paced = _paced(pool, pace, progress)
-    return _native.pool_rebalance(str(pool.file), takers=[], keep=set(), dry_run=dry_run, progress=paced)
+    with _names_stay(pool):
+        return _native.pool_rebalance(str(pool.file), takers=[], keep=set(), dry_run=dry_run, progress=paced)
