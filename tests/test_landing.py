@@ -230,8 +230,9 @@ def test_what_has_left_before_layouts_are_changed_by_another_process_counts(land
 
 
 def part_of(size_bytes, begin=0):
-    stretch = (begin, size_bytes)
-    return {"path": "f", "handle": 1, "version": 1, "stretch": stretch, "tier_bytes": 1, "has_landed": True}
+    stretch, held = (begin, size_bytes), {"ssd.0": 1}
+    of = {"path": "f", "handle": 1, "version": 1, "stretch": stretch, "tier_bytes": 1, "by_server": held}
+    return {**of, "has_landed": True}
 
 
 def test_a_part_is_no_smaller_than_its_share_of_the_file_unless_a_day_s_limit_is():
@@ -243,6 +244,15 @@ def test_a_part_is_no_smaller_than_its_share_of_the_file_unless_a_day_s_limit_is
     assert leaving.least_bytes(part, 1 << 20, 3) == 1 << 20, "it leaves in 64 parts at most"
     assert leaving.least_bytes({**part, "has_landed": False, "stretch": (63 << 20, 64 << 20)}, 1 << 18, 3) == 1 << 17
     assert leaving.share(part, None, 1 << 20).is_all and leaving.share(part, 64 << 20, 1 << 30).is_all
+
+
+def test_the_holes_of_a_file_take_nothing_of_a_day_s_limit_from_others():
+    holes = {**part_of(3 << 40), "tier_bytes": 3 << 40, "by_server": {"ssd.0": 8192}}
+    share = leaving.share(holes, 1 << 20, leaving.least_bytes(holes, 1 << 20, 3))
+    assert share is not None and share.is_all
+    assert share.size_bytes == 8192
+    assert share.of_all == 1.0
+    assert leaving.share(holes, 8191, 1 << 40) is None
 
 
 @pytest.mark.parametrize(("day_bytes", "most_parts"), [(16 << 20, 21), (8 << 20, 21), (4 << 20, 64), (1 << 20, 0)])

@@ -116,13 +116,13 @@ class Share:
     @property
     def size_bytes(self) -> int:
         """That it copies at most."""
-        return self.end - self.part["stretch"][0]
+        return _held_bytes(self.part) if self.is_all else self.end - self.part["stretch"][0]
 
     @property
     def of_all(self) -> float:
         """Which share of the part that is."""
         begin, end = self.part["stretch"]
-        return self.size_bytes / max(1, end - begin)
+        return (self.end - begin) / max(1, end - begin)
 
     @property
     def is_rest(self) -> bool:
@@ -133,6 +133,12 @@ class Share:
     def is_all(self) -> bool:
         """Whether all that is to leave of it does."""
         return self.end >= self.part["stretch"][1]
+
+
+def _held_bytes(part: TierPart) -> int:
+    """What all of a part copies: no holes of it, as far as the tier's servers tell."""
+    begin, end = part["stretch"]
+    return end - begin - max(0, part["tier_bytes"] - sum(part["by_server"].values()))
 
 
 def _most(servers: int) -> int:
@@ -172,7 +178,7 @@ def share(part: TierPart, left: int | None, least: int) -> Share | None:
     That is all of it, or no less than `least`.
     """
     begin, end = part["stretch"]
-    if left is None or end - begin <= left:
+    if left is None or _held_bytes(part) <= left:
         return Share(part, end)
     cut = (begin + left) // ALIGNED_BYTES * ALIGNED_BYTES
     return Share(part, cut) if cut > begin and left >= least else None
