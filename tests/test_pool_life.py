@@ -14,7 +14,7 @@ import pytest
 
 from conftest import BIN, PATIENCE_S
 from stripewise import StripewiseError, _native
-from stripewise.api import pool_life
+from stripewise.api import pool_life, relief
 from stripewise.api.pacing import Pace, Pacer
 from stripewise.cli import console, draining
 from stripewise.pool import Pool
@@ -527,8 +527,10 @@ def test_a_rate_is_kept_over_many_files(mounted, monkeypatch, work):
     assert 1 < done["copied_bytes"] / 1e6 - 1 < Timed.now_s - began_s < 1.5 * done["copied_bytes"] / 1e6 + 1
 
 
-@pytest.mark.parametrize("what", ["drain", "rebalance", "add", "replace"])
+@pytest.mark.parametrize("what", ["drain", "rebalance", "add", "replace", "settle"])
 def test_a_namespace_that_goes_while_files_move_is_no_end_of_that(pool, what):
+    if what == "settle":
+        pool.file.write_text(pool.file.read_text().replace("[default]\n", '[default]\nland = "ssd"\n'))
     make = 'for n in 1 2 3 4; do head -c 300000 /dev/urandom > "$0/$n"; done; cat "$0"/[1-4] > "$0.sum"'
     pool.stripewise("run", "--quiet", "--pool", pool.file, "--", "sh", "-c", make, pool.mount)
     loaded, new = Pool.load(pool.file), disk(pool, "new")
@@ -538,6 +540,7 @@ def test_a_namespace_that_goes_while_files_move_is_no_end_of_that(pool, what):
         "drain": lambda progress: pool_life.drain(loaded, "hdd.0", progress=progress),
         "rebalance": lambda progress: pool_life.rebalance(loaded, progress=progress),
         "add": lambda progress: pool_life.fill(loaded, ["hdd.3"], progress=progress),
+        "settle": lambda progress: relief.settle(loaded, pace=Pace(urgent=True), progress=progress),
         "replace": lambda progress: pool_life.replace(loaded, "hdd.0", new, progress=progress),
     }
     away = loaded.namespace.with_name("away")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,11 +10,12 @@ from typing import TYPE_CHECKING
 from stripewise import _native, devices
 from stripewise._native import StripewiseError
 from stripewise.api import adapt, apart, pools, swaps
+from stripewise.api.namespace import names_stay
 from stripewise.api.pacing import Pace, Pacer, Progress
 from stripewise.pool import Pool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from stripewise._native import Drained, Rebalanced, StayingFile
 
@@ -160,7 +160,7 @@ def fill(pool: Pool, servers: list[str], *, pace: Pace = Pace(), progress: Progr
         if heat is not None and hot:
             decision = adapt.reconsider(pool, adapt.Limits(), heat=heat, pace=pace, progress=progress)
     paced = _paced(pool, pace, progress)
-    with _names_stay(pool):
+    with names_stay(pool):
         evened = _native.pool_rebalance(str(pool.file), takers=servers, keep=hot, dry_run=False, progress=paced)
     return Filled(decision, evened)
 
@@ -172,17 +172,6 @@ def _paced(pool: Pool, pace: Pace, progress: Progress | None) -> Pacer:
 
 def _is_calibrated(pool: Pool) -> bool:
     return all(tier.profile_source != "none" for tier in pool.tiers)
-
-
-@contextmanager
-def _names_stay(pool: Pool) -> Iterator[None]:
-    """Raises `StripewiseError` where the names of the files have gone by the end: what is not found has not moved."""
-    yield
-    if not os.path.lexists(pool.namespace / swaps.MARKER):
-        raise StripewiseError(
-            f"the namespace {pool.namespace} of pool '{pool.name}' has gone while files moved: what has moved has "
-            f"moved, and what else there is cannot be told; mount its disk, and the same command goes on"
-        )
 
 
 def drain(
@@ -201,7 +190,7 @@ def drain(
     with it. Raises `StripewiseError` where not all fit; then nothing was changed.
     """
     paced = _paced(pool, pace, progress)
-    with _names_stay(pool):
+    with names_stay(pool):
         return _native.pool_drain(str(pool.file), server, to=to, wait=wait, dry_run=dry_run, progress=paced)
 
 
@@ -220,7 +209,7 @@ def remove(
 
     Raises `StripewiseError` where the server has bytes, or with `lost` is there.
     """
-    with _names_stay(pool):
+    with names_stay(pool):
         return _native.pool_remove(str(pool.file), server, lost, _paced(pool, pace, progress))
 
 
@@ -245,7 +234,7 @@ def replace(
         raise StripewiseError(f"{server} is none of the pool's servers; name one of {names}")
     paced = _paced(pool, pace, progress)
     root = str(directory_on(pool, disk))
-    with _names_stay(pool):
+    with names_stay(pool):
         new, done = _native.pool_replace(str(pool.file), server, root, wait=wait, progress=paced)
     if not done["staying"]:
         _native.pool_remove(str(pool.file), server, False, paced)
@@ -257,5 +246,5 @@ def rebalance(
 ) -> Rebalanced:
     """Fills the servers of each tier alike, as far as that can be done by moving each file once at most."""
     paced = _paced(pool, pace, progress)
-    with _names_stay(pool):
+    with names_stay(pool):
         return _native.pool_rebalance(str(pool.file), takers=[], keep=set(), dry_run=dry_run, progress=paced)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from stripewise import _native
 from stripewise._native import StripewiseError
 from stripewise.api import leaving, moved, swaps
+from stripewise.api.namespace import names_stay
 from stripewise.api.pacing import Pace, Pacer, Progress
 
 if TYPE_CHECKING:
@@ -294,4 +295,5 @@ def settle(
     step = landed(pool, heat, all_landed=everything)
     if dry_run:
         return step.document()
-    return take(pool, step, pace, progress)
+    with names_stay(pool):
+        return take(pool, step, pace, progress)
