@@ -562,6 +562,8 @@ def test_bad_options_and_pools_without_heat_are_named(pool):
         ("--hours", "22", "write two hours"),
         ("--hours", "3-3", "nothing would ever move"),
         ("--limit", "0", "nothing would ever move"),
+        ("--limit", "-1", "--limit -1: '-1' is not a number of bytes"),
+        ("--rate", "nan", "--rate nan: 'nan' is not a number of bytes"),
         ("--planner", "none", "no planner 'none'; there is auto, "),
     ):
         # A service that could never move anything does not begin.

@@ -10,8 +10,8 @@ import typer
 
 from stripewise import StripewiseError
 from stripewise.api.pacing import Pace
-from stripewise.api.pools import parse_bytes
 from stripewise.cli import console
+from stripewise.cli.limits import size_of
 from stripewise.terminal import name
 from stripewise.units import about_bytes, counted
 
@@ -30,7 +30,7 @@ Everything = Annotated[bool, typer.Option("--all", help="List every file that st
 
 def pace(rate: str | None, urgent: bool) -> Pace:
     """The pace that the options ask for."""
-    bytes_per_s = None if rate is None else parse_bytes(rate)
+    bytes_per_s = None if rate is None else size_of("--rate", rate)
     if bytes_per_s == 0:
         raise StripewiseError(f"--rate {rate}: nothing would be copied; name at least 1B")
     return Pace(bytes_per_s, urgent)

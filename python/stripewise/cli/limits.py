@@ -27,10 +27,18 @@ Hours = Annotated[
 
 def limits(limit: str | None, hours: str | None, horizon_s: float = DAY_S) -> Limits:
     """The limits that the options ask for."""
-    day_bytes = None if limit is None else parse_bytes(limit)
+    day_bytes = None if limit is None else size_of("--limit", limit)
     if day_bytes == 0:
         raise StripewiseError(f"--limit {limit}: nothing would ever move; name at least 1B, or ask with --dry-run")
     return Limits(horizon_s, day_bytes, None if hours is None else _hours(hours))
+
+
+def size_of(option: str, text: str) -> int:
+    """The bytes that an option names. Raises `StripewiseError` with the option where that is no size."""
+    try:
+        return parse_bytes(text)
+    except StripewiseError as error:
+        raise StripewiseError(f"{option} {text}: {error}") from None
 
 
 def _hours(text: str) -> tuple[int, int]:
