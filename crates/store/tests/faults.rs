@@ -118,6 +118,20 @@ fn pages_are_written_where_servers_are_there() {
     }
 }
 
+#[test]
+fn a_missing_server_has_nothing_behind_the_end() {
+    let pool = TestPool::new(3);
+    let (_fd, inode) = create(&pool.open(), "file");
+    let bytes = pattern(2 * 4096 + 50, 1);
+    common::write(&inode, &bytes, 0);
+    std::fs::rename(pool.root(2), pool.directory.path().join("away")).unwrap();
+    let inode = pool.open().lookup(Path::new("file")).unwrap().unwrap();
+    assert_eq!(inode.read_at(&mut [0; 10], 2 * 4096).unwrap_err().errno(), Errno::IO);
+    for offset in [bytes.len() as u64, 8 * 4096, 1 << 40] {
+        assert_eq!(inode.read_at(&mut [0; 10], offset).unwrap(), 0, "at {offset}");
+    }
+}
+
 /// A server that is missing when the last writer closes, or when the file is put in order after a crash, may hold the
 /// file's end.
 #[test]

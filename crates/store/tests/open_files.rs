@@ -204,3 +204,38 @@ fn a_change_of_owner_that_changes_none_has_no_process_look_again() {
     assert_ne!(epoch(), before);
     assert_eq!(file.read_at(&mut [IoSliceMut::new(&mut [0; 10])], 0).unwrap(), 10);
 }
+
+/// Another process makes datafiles, or moves the file, while it is given away: all datafiles are the new owner's in the end.
+#[test]
+fn a_file_that_is_given_away_takes_along_what_is_made_meanwhile() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root gives files away");
+        return;
+    }
+    for moves in [false, true] {
+        let pool = TestPool::new(3);
+        let files = Files::open(pool.pool.clone()).unwrap();
+        let file = files.open_file(Path::new("f"), OFlags::RDWR | OFlags::CREATE, MODE).unwrap();
+        let bytes = pattern(30_000, 1);
+        if moves {
+            file.write_at(&[IoSlice::new(&bytes)], 0).unwrap();
+        }
+        file.close().unwrap();
+        let inode = files.inode(Path::new("f")).unwrap().unwrap();
+        let give = || {
+            let other = pool.open().lookup(Path::new("f")).unwrap().unwrap();
+            if moves {
+                other.move_to(&common::layout(&[(0, &[(2, 4096)])]), "f", &mut |_, _| true).unwrap();
+            } else {
+                common::write(&other, &bytes, 0);
+            }
+            std::os::unix::fs::chown(pool.pool.namespace.join("tree/f"), Some(1234), Some(1234)).unwrap();
+            Ok(())
+        };
+        inode.change_owner(give, || unreachable!()).unwrap();
+        let opened = Files::open(pool.pool.clone()).unwrap().open_file(Path::new("f"), OFlags::RDONLY, MODE).unwrap();
+        let mut found = vec![0; 40_000];
+        assert_eq!(opened.read_at(&mut [IoSliceMut::new(&mut found)], 0).unwrap(), bytes.len());
+        assert!(found[..bytes.len()] == bytes);
+    }
+}

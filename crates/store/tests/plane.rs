@@ -481,6 +481,44 @@ fn zeros_at_the_end_of_a_file_that_moves_beside_its_writer_stay() {
     inode.release_writer().unwrap();
 }
 
+/// Nor does the mover read them, also where the writer fills one meanwhile, or punches far behind the end.
+#[test]
+fn holes_stay_holes_beside_a_writer() {
+    let pool = TestPool::new(3);
+    let (_fd, inode) = create(&pool.open(), "file");
+    inode.register_writer().unwrap();
+    let size = 64 << 20;
+    inode.truncate(size).unwrap();
+    let mut bytes = vec![0; size as usize];
+    for at in [0, 20 << 20, 63 << 20] {
+        bytes[at..at + 100_000].copy_from_slice(&pattern(100_000, at as u64));
+        write_all(&inode, &bytes[at..at + 100_000], at as u64);
+    }
+    let elsewhere = pool.open().lookup(Path::new("file")).unwrap().unwrap();
+    elsewhere.register_writer().unwrap();
+    let (is_begun, at) = (AtomicBool::new(false), 40 << 20);
+    let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    let moved = inode.move_watched(&layout(&[(0, &[(2, 7777)])]), "file", true, &mut |_, _| {
+        if !is_begun.swap(true, Ordering::Relaxed) {
+            write_all(&elsewhere, &pattern(5000, 4), at as u64);
+            elsewhere.allocate(punch, 63 << 20, 1 << 43).unwrap();
+            // Not every file system has so large files.
+            let _ = elsewhere.allocate(punch, 1 << 40, 1 << 61);
+        }
+        Then::On
+    });
+    bytes[at..at + 5000].copy_from_slice(&pattern(5000, 4));
+    bytes[63 << 20..].fill(0);
+    let moved = moved.unwrap();
+    assert!(is_begun.into_inner() && moved.copied_bytes < 2 << 20, "{moved:?}");
+    let locks = std::fs::read_dir(pool.pool.namespace.join("locks")).unwrap();
+    let marks: Vec<u64> = locks.map(|of| of.unwrap().metadata().unwrap().len()).collect();
+    assert!(marks.iter().all(|&count| count <= size >> 16), "{marks:?}");
+    elsewhere.release_writer().unwrap();
+    inode.release_writer().unwrap();
+    assert!(content(&pool.open().lookup(Path::new("file")).unwrap().unwrap()) == bytes);
+}
+
 /// What cannot be copied again is not moved under its writer.
 #[test]
 fn a_file_that_is_cut_while_it_moves_stays() {

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{TestPool, pattern};
+use common::{TestPool, layout, pattern};
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::time::ClockId;
@@ -11,12 +11,12 @@ use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use stripewise_control::{Action, Door, FileId, Gate, Observer, Request, Served};
 use stripewise_optimisation::OptimisationSetting;
 use stripewise_store::handle::Optimisations;
-use stripewise_store::{File, Files, PlaneOptions};
+use stripewise_store::{File, Files, PlaneOptions, Store, Then};
 
 /// What does not happen within this time does not happen.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -371,4 +371,41 @@ fn a_file_that_is_its_head_alone_stays_one() {
     file.close().unwrap();
     let expected = [[1; 4000], [2; 4000]].concat();
     assert!(got(&elsewhere(&pool), 0, 1 << 20) == expected);
+}
+
+/// Moves the file `f` of a pool when a part of it is written, once.
+struct Moves {
+    pool: stripewise_store::Pool,
+    is_due: AtomicBool,
+}
+
+impl Observer for Moves {
+    fn served(&self, _: FileId, request: &Request, _: &Served<'_>) {
+        if request.action == Action::Write && self.is_due.swap(false, Ordering::Relaxed) {
+            let inode = Store::open(self.pool.clone()).unwrap().lookup(Path::new("f")).unwrap().unwrap();
+            inode.move_watched(&layout(&[(0, &[(2, 4096)])]), "f", true, &mut |_, _| Then::On).unwrap();
+        }
+    }
+}
+
+/// A file whose datafiles are fewer after a move: what was gathered is put once.
+#[test]
+fn a_piece_that_is_put_while_its_file_moves_is_put_once() {
+    let pool = TestPool::new(3);
+    let moves = Arc::new(Moves { pool: pool.pool.clone(), is_due: AtomicBool::new(false) });
+    let door = Door::default().with_observer(moves.clone());
+    let files = Files::open_with(pool.pool.clone(), PlaneOptions { door, ..PlaneOptions::default() }).unwrap();
+    hint(&files, NEVER);
+    let file = make(&files);
+    put(&file, &pattern(30_000, 1), 0);
+    file.sync(false).unwrap();
+    put(&file, &pattern(30_000, 2), 0);
+    moves.is_due.store(true, Ordering::Relaxed);
+    file.sync(false).unwrap();
+    assert!(!moves.is_due.load(Ordering::Relaxed));
+    let other = open(&Files::open(pool.pool.clone()).unwrap(), OFlags::RDWR);
+    put(&other, &pattern(30_000, 3), 0);
+    other.close().unwrap();
+    file.close().unwrap();
+    assert!(got(&elsewhere(&pool), 0, 40_000) == pattern(30_000, 3));
 }

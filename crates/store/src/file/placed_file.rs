@@ -290,7 +290,13 @@ impl PlacedFile {
         let result = match self.transfer_first(asked, only.as_ref(), &mut notes) {
             Ok(got) if got == len || self.whole_inode().is_some() => Ok(TransferOutcome::Done(got as usize)),
             Ok(got) => self.read_short(asked, got, notes, (size, hole)),
-            Err(error) => Err(error),
+            Err(Error::Elsewhere) => return Err(Error::Elsewhere),
+            // A server that is missing has nothing behind the end.
+            Err(error) => match size() {
+                Ok(size) if size <= offset => Ok(TransferOutcome::Done(0)),
+                Err(Error::Elsewhere) => return Err(Error::Elsewhere),
+                _ => Err(error),
+            },
         };
         // What was read while the placement changed may come from places that are no longer the file's.
         if self.is_stale() { Ok(TransferOutcome::Stale) } else { result }

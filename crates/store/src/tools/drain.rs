@@ -332,7 +332,14 @@ impl Drain {
         let found = store.files_naming(self.leaving)?;
         planned.staying = found.unreadable.into_iter().map(|(path, why)| self.unread(&path, why)).collect();
         for path in found.paths {
-            let Some(inode) = store.existing(&path).ok().flatten() else { continue };
+            let inode = match store.existing(&path) {
+                Ok(Some(inode)) => inode,
+                Ok(None) => continue,
+                Err(error) => {
+                    planned.staying.push(self.unread(&path, error.to_string()));
+                    continue;
+                }
+            };
             // Its other names are found, too; a file of another user may have a copy of its handle.
             if !seen.insert(inode.key()) {
                 continue;

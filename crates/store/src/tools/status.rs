@@ -8,9 +8,8 @@ use crate::os::error::{Error, Result};
 use crate::pool::pool_file::Pool;
 use crate::pool::store::Store;
 use rustix::fd::AsFd as _;
-use rustix::fs::FileType;
+use rustix::fs::{AtFlags, FileType};
 use rustix::io::Errno;
-use std::fs::Metadata;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -74,9 +73,9 @@ impl Store {
     /// The placed file at `path`; `None` where there is no file, or a plain one.
     ///
     /// # Errors
-    /// Its handle cannot be read.
+    /// What is there, or its handle, cannot be read.
     pub fn existing(self: &Arc<Self>, path: &Path) -> Result<Option<Arc<Inode>>> {
-        if self.found(path).is_some() { self.lookup(path) } else { Ok(None) }
+        if self.found(path)?.is_some() { self.lookup(path) } else { Ok(None) }
     }
 
     /// As [`Store::existing`], of what is to move: in a pool of several users no link leads to it.
@@ -84,7 +83,7 @@ impl Store {
     /// # Errors
     /// As [`Store::existing`]; a link is in the path.
     pub(crate) fn existing_to_move(self: &Arc<Self>, path: &Path) -> Result<Option<Arc<Inode>>> {
-        if self.found(path).is_some() { self.inode(self.open_to_move(path)?.as_fd()) } else { Ok(None) }
+        if self.found(path)?.is_some() { self.inode(self.open_to_move(path)?.as_fd()) } else { Ok(None) }
     }
 
     /// The layout that `path` has, or would get if it were made now.
@@ -94,8 +93,10 @@ impl Store {
     pub fn present_layout(self: &Arc<Self>, path: &Path) -> Result<Arc<Layout>> {
         match self.existing(path)? {
             Some(inode) => inode.layout(),
-            None if self.found(path).is_some_and(|found| found.is_file()) => Ok(self.in_inode().clone()),
-            None => self.layout_for(path),
+            None => match self.found(path)? {
+                Some(FileType::RegularFile) => Ok(self.in_inode().clone()),
+                _ => self.layout_for(path),
+            },
         }
     }
 
@@ -105,9 +106,13 @@ impl Store {
         self.layouts.kept_at(&layout.hash())
     }
 
-    /// What stands at `path` in the tree, a link not followed.
-    fn found(&self, path: &Path) -> Option<Metadata> {
-        std::fs::symlink_metadata(self.pool().namespace.join("tree").join(path)).ok()
+    /// What stands at `path` in the tree, a link not followed; also where the namespace's disk has been unmounted meanwhile.
+    fn found(&self, path: &Path) -> Result<Option<FileType>> {
+        match rustix::fs::statat(self.tree(), path, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(FileType::from_raw_mode(stat.st_mode))),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG) => Ok(None),
+            Err(errno) => Err(Error::io("look at", path)(errno)),
+        }
     }
 
     /// A layout file with [`Store::present_layout`] of each of `paths`.
