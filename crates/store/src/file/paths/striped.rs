@@ -133,18 +133,16 @@ impl Striped {
         }
     }
 
-    /// Why the kernel could not write back what was written to one of its open datafiles, as far as their descriptors have not told that
-    /// yet. One system call for each.
+    /// Whether the kernel has written back what was written to the datafiles, as far as it has not told otherwise yet. One system call for
+    /// each, two where it is not open.
     ///
     /// # Errors
-    /// [`Error::Server`] of the first one.
+    /// [`Error::Server`] of the first one that it could not write back.
     pub(crate) fn check_written_back(&self) -> Result<()> {
-        for (slot, datafile) in self.slots.iter().zip(&self.datafiles.table) {
-            let state = slot.descriptor.load(Ordering::Acquire);
-            if state >= 0 && has_lost(state >> 1) {
-                return Err(self.plane.server(datafile.server)?.error("write back what was written to a datafile")(
-                    Errno::IO,
-                ));
+        for index in self.indexes() {
+            let Some(fd) = self.readable_datafile(index)? else { continue };
+            if has_lost(fd.as_raw_fd()) {
+                return Err(self.server_of(index)?.error("write back what was written to a datafile")(Errno::IO));
             }
         }
         Ok(())
