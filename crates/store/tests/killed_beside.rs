@@ -20,8 +20,10 @@ const LENGTHS: [usize; 2] = [100_000, 20_000];
 const HEAD: u64 = 60_000;
 /// What each of the others writes.
 const WRITTEN: usize = 30_000;
-/// Points of each change that are tried, but in a long run, which tries all.
+/// Points of each change that are tried, but in a long run, which tries each third.
 const POINTS: usize = 25;
+/// Beginnings of system calls and ends by turns.
+const LONG_EVERY: usize = 3;
 /// Ways that are tried at once: each waits for processes most of the time.
 const PARTS: usize = 4;
 
@@ -326,7 +328,7 @@ fn what_others_write_stays_wherever_a_change_is_killed() {
                     let pool = TestPool::new(2);
                     let steps = steps_of(&pool, number);
                     assert!(steps > 0);
-                    let every = if is_long { 1 } else { steps.div_ceil(POINTS) };
+                    let every = if is_long { LONG_EVERY } else { steps.div_ceil(POINTS) };
                     (0..=steps).step_by(every).for_each(|point| killed_after(&pool, number, point));
                     // Nothing of those that were killed is left.
                     assert_eq!(findings(&pool), [], "{:?}", Way::all()[number]);
@@ -346,7 +348,7 @@ fn a_truncation_that_is_killed_is_made_or_not_whatever_comes_next() {
             scope.spawn(move || {
                 let pool = TestPool::new(2);
                 let steps = steps_of(&pool, number);
-                let every = if is_long { 1 } else { steps.div_ceil(POINTS) };
+                let every = if is_long { LONG_EVERY } else { steps.div_ceil(POINTS) };
                 (0..=steps).step_by(every).for_each(|point| cut_and_then(&pool, number, next, point));
                 assert_eq!(findings(&pool), [], "{next:?}");
             });

@@ -100,7 +100,7 @@ fn one_of_two_mounts_is_killed() {
 fn killed_at_random_in_programs_by_chance() {
     let mut tried = Tried::default();
     let problems: Vec<_> =
-        by_chance("random", runs(15)).flat_map(|script| kill_at_random(&script, 6, &mut tried)).collect();
+        by_chance("random", runs(8)).flat_map(|script| kill_at_random(&script, 6, &mut tried)).collect();
     tried.must_mean_something("programs by chance", &problems);
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
@@ -109,7 +109,7 @@ fn killed_at_random_in_programs_by_chance() {
 fn after_a_power_cut_what_was_synced_is_there() {
     let cut_and_check = |script: &script::Script| {
         let mut cut = Cut::default();
-        let problems = power_cuts(script, runs(60), &mut cut);
+        let problems = power_cuts(script, runs(30), &mut cut);
         cut.must_mean_something(&script.name, &problems);
         problems
     };
@@ -152,7 +152,7 @@ fn a_check_that_is_killed_is_finished_by_the_next() {
 
 #[test]
 fn a_check_that_a_power_cut_ends_is_finished_by_the_next() {
-    let problems = checks_cut_off(runs(60) as usize);
+    let problems = checks_cut_off(runs(30) as usize);
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
