@@ -123,6 +123,45 @@ def test_a_tier_that_is_full_to_its_capacity_has_not_reached_its_limit_while_its
     assert any("ssd.0" in found for found in rounds(hot).values())
 
 
+EACH = "import sys\nfor of in 'abcdf': "
+MAKE_FILES = EACH + "open(f'{sys.argv[1]}/{of}', 'wb').write(bytes(range(250)) * 10000)"
+ARE_WHOLE = EACH + "assert open(f'{sys.argv[1]}/{of}', 'rb').read() == bytes(range(250)) * 10000"
+
+
+@pytest.fixture
+def over_tiers(tmp_path, stripewise):
+    """The SSD is full of stripes of five files over all servers, as new files are, of which `f` alone has heat."""
+    base = tmp_path / "p"
+    options = ("--hdd", "2", "--ssd", "1", "--dilation", "0.01", "--capacity", "ssd=4MiB")
+    stripewise("pool", "init", base, "--emulate", *options)
+    file = base / "pool.toml"
+    stripewise("run", "--quiet", "--pool", file, "--", "python3", "-c", MAKE_FILES, base / "mount")
+    file.write_text(file.read_text() + '\n[heat]\nperiod = "31000000s"\n')
+    read = READ_HOT.replace("(2 << 20) + number % 16", "number % 32")
+    stripewise("run", "--quiet", "--pool", file, "--", "python3", "-c", read, base / "mount")
+    return stripewise, file
+
+
+def test_a_file_over_tiers_comes_for_stripes_without_heat_on_a_full_tier_and_then_all_stays(over_tiers):
+    stripewise, file = over_tiers
+    first = decided(over_tiers, dry_run=True)
+    assert (first["by"], first["ratio"] > adapting.HYSTERESIS) == (adapting.OVER_TIERS, True), first
+    decision = decided(over_tiers, day_bytes=first["moved_bytes"])
+    assert decision["verdict"] == "moved" and decision["copied_bytes"] == first["moved_bytes"], decision
+    (_, hot), (end, _), *_ = rounds(over_tiers).items()
+    assert hot.startswith("ssd.0:") and end >= 1900 << 10
+    again = decided(over_tiers)
+    assert again["verdict"] == "kept", again
+    assert measured.state(Pool.load(file))["used_bytes"]["ssd.0"] <= 4 << 20
+    stripewise("run", "--quiet", "--pool", file, "--", "python3", "-c", ARE_WHOLE, file.parent / "mount")
+
+
+def test_the_limit_takes_a_part_of_what_comes_over_tiers(over_tiers):
+    decision = decided(over_tiers, day_bytes=2_500_000)
+    assert decision["verdict"] == "moved" and decision["is_part"], decision
+    assert 0 < decision["copied_bytes"] <= 2_500_000
+
+
 SONG_LOOP = """
 import os, sys
 path = f"{sys.argv[1]}/f"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from conftest import READ_HOT, with_a_file_beside_an_ssd
-from stripewise import _native
+from conftest import READ_HOT, Stripewise, with_a_file_beside_an_ssd
+from stripewise import _native, layouts
 from stripewise.api import adapt as adapting
 from stripewise.api import forecasts, landing, promotion, tier_room
 from stripewise.api.pacing import Pace
@@ -105,3 +105,21 @@ def test_a_file_with_its_begin_in_its_inode_comes_and_goes(tmp_path, stripewise)
     assert on_ssd(Pool.load(file), 8 * MIB) > 0
     same = "import sys; assert open(f'{sys.argv[1]}/f', 'rb').read() == bytes(range(256)) * 32768"
     stripewise("run", "--quiet", "--pool", file, "--", "python3", "-c", same, base / "mount")
+
+
+def test_what_leaves_without_heat_makes_room_for_what_comes(tmp_path):
+    pool = lands_on_the_ssd(with_a_file_beside_an_ssd(tmp_path, FIRST + COMES.replace("24MiB", "23MiB")).file)
+    layout = tmp_path / "other.layout"
+    layout.write_text(FIRST.replace('"f"', '"g"'))
+    layouts.apply(layout, pool.file)
+    make = "import sys; open(sys.argv[1] + '/g', 'xb').write(b'x' * (4 << 20))"
+    Stripewise(tmp_path)("run", "--quiet", "--pool", pool.file, "--", "python3", "-c", make, tmp_path / "p/mount")
+    other = '\n[[file]]\npath = "g"\n[[file.region]]\noffset = "0"\nround = ["ssd.0:64KiB"]\n'
+    other += '[[file.region]]\noffset = "2MiB"\nround = ["hdd.0-1:64KiB"]\n'
+    heat = {**heat_of({}), "files": [{"path": "g", "size_bytes": 4 * MIB, "cost_us": 9, "blocks": [(0, 5), (1, 4)]}]}
+    comes = FIRST.replace(FIRST[FIRST.index("\n[[file]]") :], other)
+    assert tier_room.within(pool, heat, comes, forecasts.of_layout(pool, comes)).count("ssd.0") == 0
+    swap = FIRST + other
+    taken = _native.layout_parse(tier_room.within(pool, heat, swap, forecasts.of_layout(pool, swap)))["files"]
+    places = {of["path"]: {region["offset"] // MIB: region["round"][0][:3] for region in of["regions"]} for of in taken}
+    assert places == {"f": {0: "hdd"}, "g": {0: "ssd", 2: "hdd"}}

@@ -77,6 +77,8 @@ DAY_S = 86_400
 
 NO_TEXT = "\ufffd"
 """In a path, in the place of bytes that are no text."""
+OVER_TIERS = "swaps over tiers"
+"""The layouts in which also parts change places whose rounds span tiers."""
 NONE_MOVES = "no file that would gain can move now"
 
 Decision = dict[str, Any]
@@ -333,15 +335,17 @@ def _plan_and_move(
         head = document["layout"].split(FILE)[0]
         pays = swaps.Pays(limits.horizon_s / heat["period_s"], move_s_per_byte(pool))
         swapped = swaps.find(pool, heat, pays, document["layout"])
-        if not document["changes"] and not swapped:
+        over_tiers = swaps.find(pool, heat, pays, document["layout"], swaps.Spans.ALL)
+        if not document["changes"] and not swapped and not over_tiers:
             return _kept(decision, "the layouts are as the planner would have them")
         # Of the sum of all periods' halves, the last period has about half.
         last_bytes = heat_bytes / 2
         asked = _Asked(trace, pool, heat, unnamed, document["cuts_s"], scratch, last_bytes * pays.periods, pays)
         layouts_asked = {
-            "swaps": head + "".join(least_moves.text_of(path, found) for path, found in swapped.items()),
+            "swaps": _with_regions(head, swapped),
             "fewer moves": _with_fewer_moves(pool, document["layout"]),
             "planned": document["layout"],
+            OVER_TIERS: _with_regions(head, over_tiers if over_tiers != swapped else {}),
         }
         candidates = [_candidate(asked, name, layout) for name, layout in layouts_asked.items() if FILE in layout]
         # Of a file on a server that is drained no part can stay there: a layout that would keep it moves nothing.
@@ -420,6 +424,9 @@ def _candidate(asked: _Asked, name: str, layout: str) -> _Candidate:
     before, after = total["before"]["both"], total["after"]["both"]
     skipped, moved_bytes, movable, heat_s = [], 0, [], {}
     hot = parting.Hot.of(asked.heat)
+    # What makes room on a faster tier goes before what comes for it.
+    faster = swaps.faster(asked.pool)
+    known.sort(key=lambda of: 0 if of.file is None else tier_room.more_bytes(of.file, faster))
     for one in known:
         if one.why is not None:
             skipped.append({"path": one.path, "why": one.why})
@@ -451,6 +458,10 @@ def _predicted(asked: _Asked, layout: str) -> _native.BeforeAfter:
     file.write_text(layout, encoding="utf-8")
     pool = asked.pool
     return _native.predict(asked.trace.native, str(pool.file), str(pool.mount), str(file), asked.cuts_s)["total"]
+
+
+def _with_regions(head: str, files: Mapping[str, swaps.Regions]) -> str:
+    return head + "".join(least_moves.text_of(path, found) for path, found in files.items())
 
 
 def _with_fewer_moves(pool: Pool, layout: str) -> str:
@@ -715,10 +726,10 @@ def _part_within(asked: _Asked, chosen: _Candidate, most_bytes: int) -> _Candida
 
 def _parts_of(asked: _Asked, chosen: _Candidate, most_bytes: int, share: int) -> Iterator[_Candidate]:
     head = chosen.layout.split(FILE)[0]
-    few = swaps.few(asked.pool, asked.heat, asked.pays, most_bytes, chosen.layout)
+    spans = swaps.Spans.ALL if chosen.name == OVER_TIERS else swaps.Spans.NONE
+    few = swaps.few(asked.pool, asked.heat, asked.pays, most_bytes, chosen.layout, spans=spans)
     if few.regions:
-        layout = head + "".join(least_moves.text_of(path, found) for path, found in few.regions.items())
-        yield _candidate(asked, f"swaps within the limit, {share}", layout)
+        yield _candidate(asked, f"swaps within the limit, {share}", _with_regions(head, few.regions))
     files = _changing(asked, chosen)
     taken = parting.most_gain(_hot_parts(asked, files), most_bytes)
     if taken:

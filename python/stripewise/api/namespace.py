@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from stripewise._native import StripewiseError
-from stripewise.api.swaps import MARKER
+from stripewise.api import swaps
 
 if TYPE_CHECKING:
     from stripewise.pool import Pool
@@ -20,7 +20,7 @@ __all__ = ["names_stay"]
 def names_stay(pool: Pool) -> Iterator[None]:
     """Raises `StripewiseError` where the names of the files have gone by the end: what is not found has not moved."""
     yield
-    if not os.path.lexists(pool.namespace / MARKER):
+    if not os.path.lexists(pool.namespace / swaps.MARKER):
         raise StripewiseError(
             f"the namespace {pool.namespace} of pool '{pool.name}' has gone while files moved: what has moved has "
             f"moved, and what else there is cannot be told; mount its disk, and the same command goes on"

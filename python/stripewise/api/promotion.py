@@ -177,7 +177,7 @@ class Promoter:
         read_again = self._read_again(heat, forecast)
         batches = []
         for part in PARTS:
-            few = swaps.few(self.pool, read_again, pays, limit / part)
+            few = swaps.few(self.pool, read_again, pays, limit / part, spans=swaps.Spans.SURE, warm=heat)
             self._has_room = few.has_room
             batches.append(self._batch(few))
         allowed = [of for of in batches if most_bytes is None or of.copied_bytes <= most_bytes]
@@ -327,6 +327,9 @@ class Promoter:
         texts = [head + least_moves.text_of(path, regions) for path, regions in few.regions.items()]
         # Of one that cannot move now a decision says why.
         known = [of for of in forecasts.of_each(self.pool, texts) if of.why is None]
+        # What makes room goes before what comes for it.
+        faster = swaps.faster(self.pool)
+        known.sort(key=lambda of: 0 if of.file is None else tier_room.more_bytes(of.file, faster))
         copied_bytes = sum(of.file["copied_bytes"] for of in known if of.file is not None)
         movable = {of.path: of.text for of in known}
         return _Batch(movable, copied_bytes, copied_bytes * self.move_s_per_byte, few)

@@ -5,16 +5,21 @@ its own move and for that of the parts that leave for it: the rule of Song et al
 moving), region by region. All other bytes stay where they are.
 
 Heat that differs by no more than chance explains is equal: `n` requests of one price vary by the root of `n`.
+
+Rounds may span tiers, as the default layout does. The tier then has a share of a part's bytes and heat. What comes
+needs room for the rest, and gains what the rest has of the heat; what leaves frees that share, and loses its heat. Both
+copy all of the part. Such a width may be planned, so that no swap alone says whether it should go: `Spans`.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum, auto
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -22,20 +27,34 @@ from stripewise import _native
 from stripewise._native import StripewiseError
 from stripewise.api import tier_room
 from stripewise.api.parting import Part
+from stripewise.api.shares import bytes_on, round_bytes, widest
 
 if TYPE_CHECKING:
     from stripewise._native import PoolHeat, TierPart
     from stripewise.pool import Pool, Server, Tier
 
-__all__ = ["MARKER", "Few", "Pays", "Regions", "few", "find", "is_there", "usable"]
+__all__ = ["MARKER", "Few", "Pays", "Regions", "Spans", "faster", "few", "find", "is_there", "usable"]
 
 ALIKE = 1.1
 """Parts whose heat differs by less are equally hot; what comes must be hotter than what leaves by as much."""
+SURELY = 2.0
+"""How many times faster a tier alone has to serve a part than a slower server its share of it, if no model says so."""
 MOST_PARTS = 4096
 """Of a file; in larger ones several blocks are a part."""
 
 Regions = list[tuple[int, list[str]]]
 """Offset and round of each region of a file."""
+
+
+class Spans(Enum):
+    """Which parts may change places whose rounds span tiers."""
+
+    NONE = auto()
+    SURE = auto()
+    """What no model prices: without heat they leave, and they come where the tier alone serves all of them in less time
+    than the slower server with most of them takes for its share, by far (`SURELY`)."""
+    ALL = auto()
+    """For a model that prices what comes of it."""
 
 
 @dataclass(frozen=True)
@@ -55,19 +74,46 @@ class _Part(Part):
     """Bytes of one region, within one block or several."""
 
     share: float = 1.0
-    """Of its bytes, those that take room: the rest are holes."""
+    """Of its bytes, those that take room, or free it: the rest are holes, or are on the tier before and after."""
+    copies: float = 1.0
+    """For each byte that takes room, how many are copied: more than one where its round spans tiers."""
+
+    grain_bytes: int = 1
+    """Cuts of it are at multiples of that: where its round spans tiers, all of that has to go."""
+
+    @property
+    def spans_tiers(self) -> bool:
+        """Whether its round does."""
+        return self.grain_bytes > 1
 
     @property
     def room_bytes(self) -> int:
-        """What it takes of a server, and frees there when it leaves; copied, too."""
+        """What it takes of a server, and frees there when it leaves."""
         return round(self.size_bytes * self.share)
 
-    def cut_for(self, needed_bytes: int) -> tuple[_Part, _Part]:
+    @property
+    def copied_bytes(self) -> int:
+        """What a move of it copies."""
+        return round(self.room_bytes * self.copies)
+
+    def cut_for(self, needed_bytes: int) -> list[_Part]:
         """Its end, which frees that much, and what is before it, with equal heat per byte."""
-        at = self.end - math.ceil(needed_bytes / self.share)
+        at = (self.end - math.ceil(needed_bytes / self.share)) // self.grain_bytes * self.grain_bytes
+        if at <= self.begin:
+            return [self]
         heat_us = self.heat_us * (self.end - at) / self.size_bytes
         behind = replace(self, begin=at, heat_us=heat_us)
-        return behind, replace(self, end=at, heat_us=self.heat_us - heat_us)
+        return [behind, replace(self, end=at, heat_us=self.heat_us - heat_us)]
+
+    def of_share(self, share: float, grain_bytes: int) -> _Part:
+        """What changes its tier if all of it moves: a share of its bytes and heat."""
+        return replace(
+            self, heat_us=self.heat_us * share, share=self.share * share, copies=1 / share, grain_bytes=grain_bytes
+        )
+
+    def overlaps(self, other: _Part) -> bool:
+        """Whether they share bytes."""
+        return self.path == other.path and self.begin < other.end and other.begin < self.end
 
     @property
     def warmth(self) -> int:
@@ -86,6 +132,9 @@ class _Files:
     rounds: Mapping[str, list[str]]
     """The round of files that are not on a tier yet, by its name."""
     known: dict[str, Regions] = field(default_factory=dict)
+    spans: Spans = Spans.NONE
+    warm: PoolHeat | None = None
+    """All heat, by which what spans tiers may have some though nothing came to it of late; `None`: it is `heat`."""
     changed: set[str] = field(default_factory=set)
     gains_s: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     """By file, within the periods that count: what has come gains, and what has left for it loses."""
@@ -102,6 +151,11 @@ class _Files:
     def __post_init__(self) -> None:
         # Sorted, so that a stretch finds its own: one of a file with holes may have billions without heat.
         self._blocks = {of["path"]: (sorted(of["blocks"]), of["size_bytes"]) for of in self.heat["files"]}
+        self._warm = self._blocks
+        if self.warm is not None:
+            self._warm = {of["path"]: (sorted(of["blocks"]), of["size_bytes"]) for of in self.warm["files"]}
+        self._least: dict[str, int] = {}
+        self._spanning: dict[str, list[tuple[int, int]]] = defaultdict(list)
         self._usable = {tier.name: [server.name for server in usable(tier)] for tier in self.pool.tiers}
 
     def regions(self, path: str) -> Regions:
@@ -131,25 +185,74 @@ class _Files:
                 yield _Part(path, at, until, self._heat_us(costs, (at, until), held_bytes), share)
                 at = until
 
-    def held(self, held: TierPart) -> Iterator[_Part]:
-        """What of a region that a tier has takes room there: nothing of holes alone.
+    def held(self, held: TierPart, tier: str) -> Iterator[_Part]:
+        """What of a region takes room on a tier: nothing of holes alone. The share of a part is that without holes.
 
         No more parts than blocks that it holds, so that holes make none.
         """
-        begin, end = held["stretch"]
+        path, (begin, end) = held["path"], held["stretch"]
         room_bytes = sum(held["by_server"].values())
         if room_bytes <= 0 or begin >= end:
             return
-        size_bytes = self._blocks.get(held["path"], ([], end))[1]
-        most_parts = max(1, min(MOST_PARTS, room_bytes // self.heat["block_bytes"]))
-        part_bytes = max(self._part_bytes(size_bytes), self._part_bytes(end - begin, most_parts))
-        yield from self.parts(held["path"], part_bytes, [held["stretch"]], min(1.0, room_bytes / (end - begin)))
+        stripes = self.round_of(_Part(path, begin, end, 0.0))
+        on_bytes = bytes_on(tier, stripes, begin, end) if len(_tiers(stripes)) > 1 else end - begin
+        if on_bytes <= 0:
+            return
+        filled = min(1.0, room_bytes / on_bytes)
+        size_bytes = self._blocks.get(path, ([], end))[1]
+        most_parts = max(1, min(MOST_PARTS, round((end - begin) * filled) // self.heat["block_bytes"]))
+        part_bytes = max(self._part_bytes(path, size_bytes), self._part_bytes(path, end - begin, most_parts))
+        yield from self.parts(path, part_bytes, [held["stretch"]], filled)
 
-    def _part_bytes(self, size_bytes: int, most_parts: int = MOST_PARTS) -> int:
+    def _part_bytes(self, path: str, size_bytes: int, most_parts: int = MOST_PARTS) -> int:
+        """Of a file with rounds that span tiers no less than a round, so that each part is on all of its tiers."""
         part_bytes = self.heat["block_bytes"]
-        while size_bytes > most_parts * part_bytes:
+        least_bytes = self._least.get(path)
+        if least_bytes is None:
+            spanning = [of for _, of in self.regions(path) if len(_tiers(of)) > 1] if self.spans != Spans.NONE else []
+            least_bytes = self._least[path] = max(map(round_bytes, spanning), default=0)
+        while size_bytes > most_parts * part_bytes or least_bytes > part_bytes:
             part_bytes *= 2
         return part_bytes
+
+    def leaving(self, held: TierPart, tier: str, slower: set[str]) -> Iterator[_Part]:
+        """The parts of what a tier has that may leave it."""
+        for part in self.held(held, tier):
+            stripes = self.round_of(part)
+            tiers = _tiers(stripes)
+            if tiers == {tier}:
+                yield part
+            elif self.spans is not Spans.NONE and tier in tiers and tiers <= {tier, *slower}:
+                on_bytes = bytes_on(tier, stripes, part.begin, part.end)
+                is_warm = self.spans is Spans.SURE and self._is_warm(part)
+                if on_bytes and not is_warm:
+                    yield part.of_share(on_bytes / part.size_bytes, round_bytes(stripes))
+
+    def coming(self, part: _Part, tier: str, slower: set[str], read_share: float) -> _Part | None:
+        """What of a part may come to a tier; `None`: nothing.
+
+        A read there takes `read_share` of one on the slowest tier.
+        """
+        stripes = self.round_of(part)
+        tiers = _tiers(stripes)
+        if tiers and tiers <= slower:
+            return part
+        if self.spans is Spans.NONE or tier not in tiers or not tiers <= {tier, *slower}:
+            return None
+        share = 1 - bytes_on(tier, stripes, part.begin, part.end) / part.size_bytes
+        if share <= 0 or (self.spans is Spans.SURE and read_share * SURELY > widest(stripes, slower)):
+            return None
+        return part.of_share(share, round_bytes(stripes))
+
+    def has_moved(self, part: _Part) -> bool:
+        """Whether some of a part, whose round spans tiers, has come or left: it could do both."""
+        found = self._spanning[part.path]
+        number = bisect_left(found, (part.end, part.end))
+        return number > 0 and found[number - 1][1] > part.begin
+
+    def _is_warm(self, part: _Part) -> bool:
+        costs, size_bytes = self._warm.get(part.path, ([], 0))
+        return part.heat_us > 0 or self._heat_us(costs, (part.begin, part.end), size_bytes) > 0
 
     def _heat_us(self, costs: Sequence[tuple[int, int]], stretch: tuple[int, int], size_bytes: int) -> float:
         (begin, end), block = stretch, self.heat["block_bytes"]
@@ -168,7 +271,7 @@ class _Files:
         """All parts that have heat."""
         block = self.heat["block_bytes"]
         for path, (costs, size_bytes) in self._blocks.items():
-            part_bytes = self._part_bytes(size_bytes)
+            part_bytes = self._part_bytes(path, size_bytes)
             numbers = sorted({number * block // part_bytes for number, _ in costs})
             stretches = ((of * part_bytes, min((of + 1) * part_bytes, size_bytes)) for of in numbers)
             yield from self.parts(path, part_bytes, stretches)
@@ -181,6 +284,8 @@ class _Files:
 
     def place(self, part: _Part, stripes: list[str]) -> None:
         """Gives it another round."""
+        if part.spans_tiers:
+            insort(self._spanning[part.path], (part.begin, part.end))
         before = self.regions(part.path)
         behind = self.round_of(_Part(part.path, part.end, part.end, 0.0))
         kept = [(offset, of) for offset, of in before if not part.begin <= offset <= part.end]
@@ -198,14 +303,14 @@ class _Files:
         return self.rounds.get(tier.name, default)
 
 
-def find(pool: Pool, heat: PoolHeat, pays: Pays, planned: str) -> dict[str, Regions]:
+def find(pool: Pool, heat: PoolHeat, pays: Pays, planned: str, spans: Spans = Spans.NONE) -> dict[str, Regions]:
     """Swaps that pay: all files with heat and others that change, as they would be; none where nothing pays.
 
     O(hot parts log of them, and files of the pool).
 
     A file that comes to a tier for the first time gets the round that a `planned` layout file has there most often.
     """
-    files = _Files(pool, heat, _most_often(pool, planned))
+    files = _Files(pool, heat, _most_often(pool, planned), spans=spans)
     _swap(files, pays, math.inf)
     return files.known if files.changed else {}
 
@@ -229,13 +334,23 @@ class Few:
     """Whether a block more would come to a tier without another that leaves for it."""
 
 
-def few(pool: Pool, heat: PoolHeat, pays: Pays, most_bytes: float, planned: str | None = None) -> Few:
+def few(
+    pool: Pool,
+    heat: PoolHeat,
+    pays: Pays,
+    most_bytes: float,
+    planned: str | None = None,
+    *,
+    spans: Spans = Spans.NONE,
+    warm: PoolHeat | None = None,
+) -> Few:
     """The swaps of `find` that gain most, as many as move no more than `most_bytes`.
 
     A file that comes to a tier for the first time gets the default width there, or the round that a `planned` layout
-    file has there most often. O(hot parts log of them, and files of the pool).
+    file has there most often. By `Spans.SURE` what spans tiers leaves if it is not `warm` either, which is all heat.
+    O(hot parts log of them, and files of the pool).
     """
-    files = _Files(pool, heat, {} if planned is None else _most_often(pool, planned))
+    files = _Files(pool, heat, {} if planned is None else _most_often(pool, planned), spans=spans, warm=warm)
     _swap(files, pays, most_bytes)
     changed = {path: files.known[path] for path in sorted(files.changed)}
     return Few(
@@ -255,6 +370,12 @@ def is_there(server: Server) -> bool:
 def usable(tier: Tier) -> list[Server]:
     """The servers of a tier that take new bytes: those that are there, and do not drain. A system call for each."""
     return [server for server in tier.servers if server.state == "used" and is_there(server)]
+
+
+def faster(pool: Pool) -> list[str]:
+    """The tiers with a profile, but for the slowest of them."""
+    known = [(tier.read.mean_s(pool.default_width_bytes), tier.name) for tier in pool.tiers if tier.read is not None]
+    return [name for _, name in sorted(known)[:-1]]
 
 
 def _swap(files: _Files, pays: Pays, most_bytes: float) -> None:
@@ -279,13 +400,13 @@ class _Price:
     def __init__(self, slowest: Tier, pays: Pays, share: float) -> None:
         """`share` of its heat is what a part gains."""
         self._pays = pays
-        self._share = share
+        self.share = share
         self._request_us = slowest.read.mean_s(0) * 1e6 if slowest.read is not None else 0.0
 
     def is_right(self, coming: _Part, leaving: Sequence[_Part]) -> bool:
         """Whether a part may come for those that leave."""
         lost_us = sum(part.heat_us for part in leaving)
-        moved_bytes = coming.room_bytes + sum(part.room_bytes for part in leaving)
+        moved_bytes = coming.copied_bytes + sum(part.copied_bytes for part in leaving)
         by_chance_us = math.sqrt(self._pays.chance * self._request_us * (coming.heat_us + lost_us))
         is_hotter = coming.heat_us >= ALIKE * lost_us and coming.heat_us - lost_us > by_chance_us
         return is_hotter and self.gain_s(coming, leaving) > moved_bytes * self._pays.move_s_per_byte
@@ -294,7 +415,7 @@ class _Price:
         """What a part gains over those that leave for it."""
         more_us = coming.heat_us - sum(part.heat_us for part in leaving)
         # Of the sum of all periods' halves, the last period has about half.
-        return more_us / 2e6 * self._share * self._pays.periods
+        return more_us / 2e6 * self.share * self._pays.periods
 
 
 def _fill(
@@ -304,24 +425,22 @@ def _fill(
     known = _native.pool_tier_parts(str(files.pool.file), tier.name)
     if not known["rooms"]:
         return  # The last server has gone since the pool was read.
-    there = [part for held in known["parts"] if not held["has_landed"] for part in files.held(held)]
-    there = [part for part in there if _tiers(files.round_of(part)) == {tier.name}]
-    coming = [part for part in hot if _tiers(files.round_of(part)) and _tiers(files.round_of(part)) <= slower]
-    there.sort(key=lambda of: (of.warmth, of.path, -of.begin))
+    held = [held for held in known["parts"] if not held["has_landed"]]
+    there = [part for of in held for part in files.leaving(of, tier.name, slower)]
+    each = (files.coming(part, tier.name, slower, 1 - price.share) for part in hot)
+    coming = [part for part in each if part is not None]
+    there.sort(key=lambda of: (of.warmth, of.spans_tiers, of.path, -of.begin))
     coming.sort(key=lambda of: (-of.warmth, of.path, of.begin))
     room_bytes = tier_room.left_bytes(files.pool, tier.name, known)
     left = 0
     for part in coming:
-        leaving: list[_Part] = []
-        needed_bytes = part.room_bytes - room_bytes
-        while needed_bytes > 0 and left + len(leaving) < len(there):
-            cold = there[left + len(leaving)]
-            if 2 * needed_bytes <= cold.room_bytes:
-                # Less than half of it is enough: the rest stays, and may leave for the next one.
-                there[left + len(leaving) : left + len(leaving) + 1] = cold.cut_for(needed_bytes)
-            leaving.append(there[left + len(leaving)])
-            needed_bytes -= leaving[-1].room_bytes
-        moved_bytes = files.moved_bytes + part.room_bytes + sum(cold.room_bytes for cold in leaving)
+        if files.has_moved(part):
+            continue
+        leaving, needed_bytes = _leaving_for(files, part, there, left, part.room_bytes - room_bytes)
+        if any(part.overlaps(cold) for cold in leaving):
+            # Nothing else is colder.
+            continue
+        moved_bytes = files.moved_bytes + part.copied_bytes + sum(cold.copied_bytes for cold in leaving)
         if needed_bytes > 0 or moved_bytes > most_bytes:
             break
         if not price.is_right(part, leaving):
@@ -339,6 +458,29 @@ def _fill(
         files.heat_us[part.path] += part.heat_us
         files.place(part, files.usual(part.path, tier))
     files.has_room |= room_bytes >= files.heat["block_bytes"]
+
+
+def _leaving_for(
+    files: _Files, part: _Part, there: list[_Part], left: int, needed_bytes: int
+) -> tuple[list[_Part], int]:
+    """Of those that are `there` the next ones, until they free what is needed; and what is needed more.
+
+    They end with one that shares bytes with the part, which cannot leave for itself.
+    """
+    leaving: list[_Part] = []
+    while needed_bytes > 0 and (at := left + len(leaving)) < len(there):
+        cold = there[at]
+        if files.has_moved(cold):
+            del there[at]
+            continue
+        if part.overlaps(cold):
+            return [*leaving, cold], needed_bytes
+        if 2 * needed_bytes <= cold.room_bytes:
+            # Less than half of it is enough: the rest stays, and may leave for the next one.
+            there[at : at + 1] = cold.cut_for(needed_bytes)
+        leaving.append(there[at])
+        needed_bytes -= leaving[-1].room_bytes
+    return leaving, needed_bytes
 
 
 def _most_often(pool: Pool, planned: str) -> dict[str, list[str]]:

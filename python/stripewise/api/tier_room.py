@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from stripewise.api.forecasts import Forecast
     from stripewise.pool import Pool
 
-__all__ = ["left_bytes", "mark", "within"]
+__all__ = ["left_bytes", "mark", "more_bytes", "within"]
 
 
 def mark(pool: Pool, tier: str) -> float:
@@ -61,7 +61,7 @@ def within(pool: Pool, heat: PoolHeat, layout: str, each: Sequence[Forecast]) ->
     # Of those that cannot move the decision says why.
     others = "".join(of.block for of in each if of.why is not None)
     hot = parting.Hot.of(heat)
-    coming = [(_more_bytes(file, part, pool.land), part) for file in files for part in parting.parts(file, hot)]
+    coming = [(_more_bytes(file, part, pool.land), part) for file in files for part in _parts(file, hot)]
     if sum(more for more, _ in coming) <= max(0, left):
         return layout
     taken = []
@@ -71,6 +71,20 @@ def within(pool: Pool, heat: PoolHeat, layout: str, each: Sequence[Forecast]) ->
             left -= more
             taken.append(part)
     return layout.partition(FILE)[0] + parting.chosen(files, taken) + others
+
+
+def more_bytes(file: ForecastFile, tiers: Iterable[str]) -> int:
+    """How much more of a file tiers have then; less than 0: it frees room there."""
+    whole = parting.Part(file["path"], 0, file["size_bytes"], 0.0)
+    return sum(_more_bytes(file, whole, tier) for tier in tiers)
+
+
+def _parts(file: ForecastFile, hot: parting.Hot) -> list[parting.Part]:
+    """Also of a file without heat, which makes room for the others."""
+    if file["path"] in hot.files:
+        return parting.parts(file, hot)
+    changed = parting.changes(file, file["size_bytes"])
+    return [parting.Part(file["path"], begin, end, 0.0) for begin, end in changed]
 
 
 def _more_bytes(file: ForecastFile, part: parting.Part, tier: str) -> int:
