@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from conftest import BIN, PATIENCE_S, Stripewise, with_a_file_beside_an_ssd
 from stripewise import _native, decided, layouts
 from stripewise._native import StripewiseError
-from stripewise.api import adapt, between, heat, moved, promotion
+from stripewise.api import adapt, between, heat, least_moves, moved, promotion
 from stripewise.api.pacing import Pace
 from stripewise.pool import Pool
 
@@ -319,6 +320,45 @@ def test_a_load_in_other_places_is_no_change_within_one(pool, monkeypatch):
     list(rounds.until_due(10.0, limits))
     rounds.decide(pool, limits)
     assert horizons_s[7] < 30.0
+
+
+def test_what_was_hot_before_a_shift_does_not_come_back_for_what_a_decision_has_moved(pool, tmp_path):
+    looks = Looks(pool)
+    for _ in range(4):
+        looks.look(dict.fromkeys(range(20, 24), 4_000_000))
+    assert fast(pool) == set(range(20, 24))
+    looks.promoter.has_shifted()
+    layout = tmp_path / "new.layout"
+    begins = {0: "hdd.0-1:64KiB", 40: "ssd.0:64KiB", 44: "hdd.0-1:64KiB"}
+    found = [(offset * MIB, [stripe]) for offset, stripe in begins.items()]
+    layout.write_text('version = 1\npool = "p"\n' + least_moves.text_of("f", found))
+    layouts.apply(layout, pool.file)
+    for _ in range(4):
+        looks.look(dict.fromkeys(range(40, 44), 400_000))
+        assert fast(pool) == set(range(40, 44))
+
+
+@pytest.mark.parametrize(
+    ("decision", "is_settled"),
+    [
+        ({"verdict": "moved"}, False),
+        # Hours or a limit keep it.
+        ({"verdict": "kept", "ratio": 2.0, "gain_s": 2.0, "move_s": 1.0}, False),
+        ({"verdict": "kept", "ratio": 1.0, "gain_s": 2.0, "move_s": 1.0}, True),
+        ({"verdict": "kept", "ratio": 2.0, "gain_s": 1.0, "move_s": 1.0}, True),
+        ({"verdict": "kept", "why": "the layouts are as the planner would have them"}, True),
+    ],
+)
+def test_where_nothing_pays_by_the_new_load_alone_all_heat_comes_to_count(pool, monkeypatch, decision, is_settled):
+    rounds, settled = between.Rounds(pool, 1.0), []
+    monkeypatch.setattr(between.adapt, "reconsider", lambda *_, **__: decision)
+    for known in (None, {"files": []}):
+        watch = SimpleNamespace(
+            lasted_s=9.0, heat=partial(dict.get, {"": known}, ""), settled=lambda: settled.append(1)
+        )
+        monkeypatch.setattr(rounds, "_watch", watch)
+        rounds.decide(pool, adapt.Limits())
+    assert len(settled) == is_settled, "without a new load all heat counts anyway"
 
 
 def test_adapt_promotes_between_two_decisions_and_says_so_in_the_next(tmp_path, stripewise):

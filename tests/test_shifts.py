@@ -164,15 +164,26 @@ def test_the_heat_of_a_pool_is_that_of_the_new_load_alone(pool) -> None:  # type
     pool.python("import sys; open(f'{sys.argv[1]}/f', 'wb').write(bytes(4 << 20))", preload=False)
     watch = shifts.Watch(Pool.load(pool.file))
     noticed = []
-    for block in (0, 0, 32, 32, 32):
+    for block in (0, 0, 0, 0, 32, 32, 32):
         pool.python(READS.replace("sys.argv[2]", str(block)), preload=False)
         noticed.append(watch.has_shifted())
-    assert noticed == [False, False, False, True, False]
+    assert noticed == [False, False, False, False, False, True, False]
     heat = watch.heat()
     assert heat is not None
     (file,) = heat["files"]
     assert file["path"] == "f" and [block for block, _ in file["blocks"]] == [32, 33, 34, 35]
     assert file["cost_us"] == sum(cost for _, cost in file["blocks"])
+    # While the load before has most of the heat, that would decide.
+    watch.settled()
+    assert watch.heat() is not None
+    for _ in range(3):
+        pool.python(READS.replace("sys.argv[2]", "32"), preload=False)
+        assert not watch.has_shifted()
+    assert watch.heat() is None and watch.lasted_s is not None
+    for block in (16, 16):
+        pool.python(READS.replace("sys.argv[2]", str(block)), preload=False)
+        noticed.append(watch.has_shifted())
+    assert noticed[-1] and watch.heat() is not None, "the next load counts alone again"
 
 
 def test_a_pool_without_heat_has_no_other_load(pool) -> None:  # type: ignore[no-untyped-def]

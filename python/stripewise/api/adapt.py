@@ -633,6 +633,15 @@ def _decide(
     return {**decision, "verdict": "moved", **done_so_far}
 
 
+def pays(decision: Decision) -> bool:
+    """Whether what was decided pays, by its numbers. Where it does and nothing has moved, hours or limits forbid it."""
+    gain_s, move_s = (decided.number(decision, of) for of in ("gain_s", "move_s"))
+    if decision.get("verdict") != "kept":
+        return True
+    is_faster = (decided.number(decision, "ratio") or 0.0) >= HYSTERESIS
+    return is_faster and gain_s is not None and move_s is not None and gain_s > move_s
+
+
 def _numbers(of: _Candidate) -> Decision:
     return {
         "by": of.name,

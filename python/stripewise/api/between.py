@@ -64,11 +64,12 @@ class Rounds:
                 horizon_s = min(horizon_s, self._promoter.lasts_s(time.monotonic() - self._decided_s))
         self._relieved = _added(self._relieved, self._mark.relieved())
         self._decided_s = time.monotonic()
+        heat = self._watch.heat()
         decision = adapt.reconsider(
             pool,
             replace(limits, horizon_s=horizon_s),
             planner=planner,
-            heat=self._watch.heat(),
+            heat=heat,
             dry_run=dry_run,
             pace=self._pace,
             progress=progress,
@@ -77,6 +78,8 @@ class Rounds:
             asked=asked,
         )
         self._promoted, self._relieved = {}, {}
+        if heat is not None and not adapt.pays(decision):
+            self._watch.settled()
         return decision
 
     def until_due(

@@ -267,9 +267,12 @@ class Promoter:
     def has_shifted(self) -> None:
         """The load is another one: what it has hot is no change within a load, and is compared with none of before.
 
-        How long loads last as a whole is another question (`shifts.Watch`).
+        How long loads last as a whole is another question (`shifts.Watch`). Forecasts forget it: decisions are by the
+        new load alone, and what was hot by the one before would come back in the place of what they have moved.
         """
         self._period, self._last_period = {}, {}
+        for forecast in self.forecasts:
+            forecast.heat, forecast.known = {}, 0.0
 
     def _hottest_us(self, by: Load, of: Load) -> float:
         """What the blocks that are hottest by one load have of another."""

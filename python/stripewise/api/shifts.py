@@ -30,6 +30,8 @@ LEAST = 0.4
 """Of what comes, the share that goes to the hottest parts if it is the same load: half of what is to be expected."""
 LEAST_REQUESTS = 64
 """That have to come before they say anything."""
+MOST = 0.5
+"""Of all heat: with that share of it the new load decides by all heat what moves."""
 REQUESTS_A_PART = 8
 """Of a load, in the mean: with less, chance alone would decide which parts are the hottest."""
 MOST_BLOCKS = 1 << 16
@@ -98,6 +100,7 @@ class Watch:
         self._doubted: Load = {}
         self._waiting: Load = {}
         self._since_s = self._looked_s = clock()
+        self._is_alone = self._is_settled = False
         self.lasted_s: float | None = None
         """How long the load before this one lasted; none before the first shift."""
 
@@ -144,18 +147,26 @@ class Watch:
             self._load, self._doubted = _added(self._doubted, young), {}
             now_s = self._clock()
             self.lasted_s, self._since_s = now_s - self._since_s, now_s
+            self._is_alone, self._is_settled = True, False
             return True
         self._load, self._doubted = _added(self._load, self._doubted), young
         return False
 
+    def settled(self) -> None:
+        """By the new load alone nothing pays more: all heat counts again once most of it is of that load."""
+        self._is_settled = True
+
     def heat(self) -> PoolHeat | None:
-        """The pool's heat without that of loads before the last shift; `None`: there was none, all heat counts."""
-        if self.lasted_s is None or self._before is None:
+        """The pool's heat without that of loads before the last shift; `None`: all heat counts."""
+        if not self._is_alone or self._before is None:
             return None
         heat = _native.pool_heat(str(self.pool.file), ".")
         if heat["block_bytes"] != self._before["block_bytes"]:
             return None  # Meanwhile there are more blocks than it tells of each by itself.
         load = _added(_added(self._load, self._doubted), self._waiting)
+        if self._is_settled and sum(load.values()) >= MOST * sum(file["cost_us"] for file in heat["files"]):
+            self._is_alone = False
+            return None
         files: list[FileHeat] = []
         for file in heat["files"]:
             costs = [(block, round(load.get((file.get("id", 0), block), 0.0))) for block, _ in file["blocks"]]
