@@ -160,16 +160,18 @@ impl Inode {
         let (file, truncating_to) = load(&store, handle, real, &fd)?;
         let inode = Self::of(store, Some(handle), real, file, fd, fd_writes);
         if truncating_to.is_some()
-            && let Err(error) = inode.check_changeable().and_then(|()| inode.finish_interrupted())
+            && let Err(error) = inode.check_changeable().and_then(|()| inode.finish_without_writers().map(drop))
         {
-            // A move has left every byte in its place; only what it freed cannot be cleared away. Of a truncation some bytes may
-            // be gone and others not.
-            let to_bytes = inode.read_handle()?.truncating_to.unwrap_or(u64::MAX);
-            if inode.stat()?.st_size as u64 > to_bytes {
-                return Err(error);
-            }
+            inode.unless_cut(error)?;
         }
         Ok(inode)
+    }
+
+    /// `error`, for which a change that was interrupted cannot be finished, if bytes may be missing. A move has left every byte in its
+    /// place; only what it freed cannot be cleared away. Of a truncation some bytes may be gone and others not.
+    pub(crate) fn unless_cut(&self, error: Error) -> Result<()> {
+        let to_bytes = self.read_handle()?.truncating_to.unwrap_or(u64::MAX);
+        if self.stat()?.st_size as u64 > to_bytes { Err(error) } else { Ok(()) }
     }
 
     /// As [`Inode::new`], without finishing what was interrupted.
@@ -676,8 +678,12 @@ impl Inode {
                 };
             }
             match self.sync_places(&file, data_only) {
+                // What a disk has not taken may not have moved either.
+                Err(error @ Error::Server { errno: Errno::IO | Errno::NOSPC | Errno::DQUOT, .. }) => return Err(error),
                 // What has moved is durable where it is now; its datafiles may be gone.
                 Err(_) if self.has_moved_from(&file)? => {}
+                // What these could not keep, the places that have come meanwhile have been told of.
+                Ok(()) if !Arc::ptr_eq(&file, &self.file()?) => {}
                 synced => break synced?,
             }
         }

@@ -13,7 +13,12 @@ use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use rustix::io::Errno;
 use smallvec::SmallVec;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use stripewise_layout::MAX_OFFSET;
+
+/// How long an open waits for another process that cuts the file off.
+const PATIENCE: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// What has become of the datafiles of a file that has lost a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -363,27 +368,40 @@ impl Inode {
         lock.map_or(Ok(false), |lock| Ok(!lock.try_exclusive(Purpose::Writers)?))
     }
 
-    /// Finishes a change that a crash has interrupted, unless its maker is still there.
-    pub(crate) fn finish_interrupted(&self) -> Result<()> {
+    /// Finishes a change that a crash has interrupted, if the file has no writer; whether it has none.
+    pub(crate) fn finish_without_writers(&self) -> Result<bool> {
         let writers = guard(&self.writers);
         match self.structural_lock(&writers)? {
-            Some(StructuralLock { lock, settled: Ok(()), .. }) => lock.remove(self.store.locks()),
-            Some(_) => Ok(()),
-            None => {
-                drop(writers);
-                self.finish_cut_beside_writers()
-            }
+            Some(StructuralLock { lock, settled: Ok(()), .. }) => lock.remove(self.store.locks()).map(|()| true),
+            Some(_) => Ok(true),
+            None => Ok(false),
         }
     }
 
-    /// Finishes the cut of a process that has died in it, of a file whose writers have not written since: who reads it would find some of
-    /// what is cut off gone, and some not. Waits for a cut whose process lives. In a shared pool it is left to the next writer.
+    /// Finishes the cut of a process that has died in it: who reads the file would find some of what is cut off gone, and some not. May
+    /// wait for a cut whose process lives, and so is not for the holder of a lock of the store.
+    pub(crate) fn finish_cut_of_another(&self) -> Result<()> {
+        if self.read_handle()?.cut_at().is_none() {
+            return Ok(());
+        }
+        let finish = || if self.finish_without_writers()? { Ok(()) } else { self.finish_cut_beside_writers() };
+        self.check_changeable().and_then(|()| finish()).or_else(|error| self.unless_cut(error))
+    }
+
+    /// Of a file whose writers have not written since. Waits for a cut whose process lives, but not for ever: that process may be stopped,
+    /// and ends its cut itself. In a shared pool it is left to the next writer.
     fn finish_cut_beside_writers(&self) -> Result<()> {
         if self.store.plane().is_shared() || self.read_handle()?.cut_at().is_none() {
             return Ok(());
         }
         let Some(lock) = LockFile::open_existing(self.store.locks(), self.handle())? else { return Ok(()) };
-        lock.lock(Purpose::Handle, true)?;
+        let began = Instant::now();
+        while !lock.try_exclusive(Purpose::Handle)? {
+            if began.elapsed() >= PATIENCE {
+                return Ok(());
+            }
+            std::thread::sleep(PAUSE);
+        }
         // Else another has put the file in order meanwhile.
         let done = if lock.is_current(self.store.locks()) { self.finish_cut_of_dead(&lock) } else { Ok(()) };
         lock.unlock(Purpose::Handle)?;

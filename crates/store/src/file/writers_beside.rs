@@ -36,8 +36,12 @@ impl Inode {
         guard(&self.registered).clone()
     }
 
-    /// Whether the file is being moved beside its writers, of which this process is one. One system call, two if it is.
+    /// Whether the file is being moved beside its writers, of which this process is one. One system call, two if it is; none in a shared
+    /// pool, where no such move is, and who may write a file could hold its locks on purpose.
     pub(crate) fn move_beside(&self) -> Result<MoveBeside> {
+        if self.store.plane().is_shared() {
+            return Ok(MoveBeside::No);
+        }
         let Some(lock) = self.registration_now() else { return Ok(MoveBeside::No) };
         Ok(match lock.is_exclusive(Purpose::Place)? {
             false => MoveBeside::No,

@@ -80,20 +80,29 @@ impl Store {
         // A large layout takes a while to read, and other files must not wait for it under the lock. What is wrong with
         // it is said when the file is opened.
         let _layout = self.layouts.get_for(&handle.layout, stat.st_uid);
+        let inode = self.buffered(fd, &path, (handle.logical, stat.st_ino))?;
+        // Not under the lock, for which all opens of other files would wait; also of a file that is open here already.
+        if handle.cut_at().is_some() {
+            inode.finish_cut_of_another()?;
+        }
+        Ok(Some(inode))
+    }
+
+    /// The file behind `fd`, of this handle and inode, as it is open in this process, or opened now.
+    fn buffered(self: &Arc<Self>, fd: BorrowedFd<'_>, path: &Path, key: (u64, u64)) -> Result<Arc<Inode>> {
         let mut files = self.buffer.lock();
-        let key = (handle.logical, stat.st_ino);
         if let Some(inode) = files.get(key) {
             if !inode.can_write()
-                && let (own, true) = reopen(fd, &path)?
+                && let (own, true) = reopen(fd, path)?
             {
                 inode.offer_descriptor(own)?;
             }
-            return Ok(Some(inode));
+            return Ok(inode);
         }
-        let (own, writable) = reopen(fd, &path)?;
-        let inode = Arc::new(Inode::new(self.clone(), handle.logical, stat.st_ino, own, writable)?);
+        let (own, writable) = reopen(fd, path)?;
+        let inode = Arc::new(Inode::new(self.clone(), key.0, key.1, own, writable)?);
         files.put(key, &inode);
-        Ok(Some(inode))
+        Ok(inode)
     }
 
     /// The placed file behind `place` (O_PATH), whose logical handle was `known`, and its inode's attributes. `None` where that is

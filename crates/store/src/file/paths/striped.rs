@@ -142,6 +142,8 @@ impl Striped {
         for index in self.indexes() {
             let Some(fd) = self.readable_datafile(index)? else { continue };
             if has_lost(fd.as_raw_fd()) {
+                // Who syncs by this descriptor later is told, too.
+                self.slots[usize::from(index)].lost.store(true, Ordering::Release);
                 return Err(self.server_of(index)?.error("write back what was written to a datafile")(Errno::IO));
             }
         }
