@@ -249,17 +249,30 @@ fn cases() -> u32 {
     std::env::var("STRIPEWISE_FSCK_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(30)
 }
 
+fn logical_handles(pool: &TestPool) -> Vec<u64> {
+    let handle = |file| handle_of(&pool.pool.namespace.join("tree").join(name(file))).unwrap();
+    (0..FILES).map(|file| u64::from_be_bytes(handle(file)[6..14].try_into().unwrap())).collect()
+}
+
+#[test]
+fn what_else_is_wrong_with_a_file_is_mended_with_its_handle() {
+    let pool = pool();
+    let handles = logical_handles(&pool);
+    for damage in [Damage::Resize(4, 0), Damage::Handle(4, 0, 1, 1)] {
+        apply(&pool, &damage, &handles, &HashMap::new(), &mut HashSet::new());
+    }
+    assert_eq!(run(&pool).unwrap().0.total().mended, 2);
+    assert_eq!(run(&pool).unwrap().1, []);
+    let inode = pool.open().lookup(Path::new(&name(4))).unwrap().unwrap();
+    assert!(common::content(&inode) == bytes_of(4));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases()) })]
     #[test]
     fn random_damage(damages in proptest::collection::vec(damage(), 1..6), stop in 0_u64..40) {
         let pool = pool();
-        let handles: Vec<_> = (0..FILES)
-            .map(|file| {
-                let bytes = handle_of(&pool.pool.namespace.join("tree").join(name(file))).unwrap();
-                u64::from_be_bytes(bytes[6..14].try_into().unwrap())
-            })
-            .collect();
+        let handles = logical_handles(&pool);
         let markers: Vec<_> = pool.pool.servers.iter().map(|server| server.root.join(".stripewise")).collect();
         let markers: Vec<_> = markers.into_iter().map(|path| (std::fs::read(&path).unwrap(), path)).collect();
         let layouts = sorted(&pool.pool.namespace.join("layouts"));

@@ -51,6 +51,13 @@ pub(super) fn check_all(context: &Context<'_>) -> Result<KnownFiles> {
     Ok(files.gathering.finish())
 }
 
+/// Checks a file whose handle has been corrected, which was counted before.
+pub(super) fn check_corrected(context: &Context<'_>, subject: Subject) -> Result<()> {
+    context.placed_files.fetch_sub(1, Ordering::Relaxed);
+    let (gathering, lost, misplaced) = (Gathering::default(), Lost::default(), Misplaced::default());
+    Files { context, gathering, lost, misplaced, seen: Mutex::default() }.check(subject)
+}
+
 fn unreadable(context: &Context<'_>, path: &Path, reason: &str) {
     let action = "repair its file system, or run as a user who may read it";
     context

@@ -71,13 +71,21 @@ impl Again<'_> {
             return Ok(());
         }
         match subject.handle() {
-            Ok(InodeHandle::Damaged(bytes, error)) => self.damaged(subject, &bytes, &error),
+            Ok(InodeHandle::Damaged(bytes, error)) => {
+                if self.damaged(subject, &bytes, &error)
+                    && let Ok(fd) = entry.open()
+                {
+                    super::file::check_corrected(context, Subject::new(fd, entry.path())?)?;
+                }
+                Ok(())
+            }
             Ok(InodeHandle::Handle(handle)) => self.foreign(subject, handle),
             Ok(InodeHandle::Plain) | Err(_) => Ok(()),
         }
     }
 
-    fn damaged(&self, subject: Subject, bytes: &[u8], error: &HandleError) -> Result<()> {
+    /// Whether the handle is right now.
+    fn damaged(&self, subject: Subject, bytes: &[u8], error: &HandleError) -> bool {
         let context = self.context;
         let finding = CheckFinding::new(DamageKind::DamagedHandle, error.to_string(), "").of(&subject.path);
         let candidates = if bytes.len() <= MAX_CORRECTED_BYTES { corrections(bytes) } else { Vec::new() };
@@ -93,14 +101,14 @@ impl Again<'_> {
                     CheckFinding { action: "restore the file from a backup; its datafiles are kept".into(), ..finding }
                 }
             });
-            return Ok(());
+            return false;
         };
         let finding = CheckFinding { action: "corrected: check sum and datafiles agree".into(), ..finding };
         if !context.mend(finding, || subject.set_handle(context, &handle)) {
             context.note_unknown_handle();
         }
         guard(&self.settled).push((handle, datafiles));
-        Ok(())
+        matches!(subject.handle(), Ok(InodeHandle::Handle(_)))
     }
 
     /// Whether a corrected handle is what the disks say it is: of this inode, used by no other, its layout there, and its
