@@ -56,7 +56,7 @@ LEAST_MEAN, LEAST = 1.2, 0.95
 
 
 def make_pool(directory: Path, load: Load) -> Pool:
-    """A pool of directories with the profiles of the emulated devices, and the load's files without bytes."""
+    """A pool of directories with the profiles of the emulated devices, and the load's files: holes would take no room."""
     limit = ["--capacity", f"ssd={FAST_BYTES // SSDS}B"]
     checked([*STRIPEWISE, "pool", "init", directory, "--emulate", "--hdd", str(HDDS), "--ssd", str(SSDS), *limit])
     file = directory / "pool.toml"
@@ -79,7 +79,7 @@ def make_pool(directory: Path, load: Load) -> Pool:
     first.write_text(first_layout(pool.name, len(load.sizes)), encoding="utf-8")
     layouts.apply(first, pool.file)
     script = "import os, sys\nfor name, size in zip(sys.argv[2::2], sys.argv[3::2]):\n"
-    script += "  open(f'{sys.argv[1]}/{name}', 'xb').truncate(int(size))"
+    script += "  open(f'{sys.argv[1]}/{name}', 'xb').write(b'x' * int(size))"
     named = [part for pair in zip(_names(load), map(str, load.sizes), strict=True) for part in pair]
     checked([*STRIPEWISE, "run", "--quiet", "--pool", pool.file, "--", "python3", "-c", script, pool.mount, *named])
     return pool

@@ -44,13 +44,13 @@ static ALLOCATOR: Counting = Counting;
 const MOST_BYTES: usize = 256 << 20;
 
 /// Bytes of copies with a flipped byte that are imported of one log.
-const FLIPPED_BYTES: usize = 6 << 20;
+const FLIPPED_BYTES: usize = 3 << 20;
 
 /// How many bytes are flipped, one at a time, in a log of that length.
 fn flips(bytes: usize) -> usize {
     match std::env::var("STRIPEWISE_DAMAGE_FLIPS") {
         Ok(count) => count.parse().expect("STRIPEWISE_DAMAGE_FLIPS is a number"),
-        Err(_) => (FLIPPED_BYTES / bytes).clamp(25, 1000),
+        Err(_) => (FLIPPED_BYTES / bytes).clamp(25, 500),
     }
 }
 
@@ -61,7 +61,7 @@ fn survives_all(path: &Path) {
     let bytes = std::fs::read(path).unwrap();
     let before = NOW_BYTES.load(Ordering::Relaxed);
     PEAK_BYTES.store(before, Ordering::Relaxed);
-    let cuts = (4 * FLIPPED_BYTES / bytes.len()).clamp(12, 50);
+    let cuts = (8 * FLIPPED_BYTES / bytes.len()).clamp(12, 50);
     damage(importer, &bytes, cuts, flips(bytes.len()));
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let peak = PEAK_BYTES.load(Ordering::Relaxed) - before;
