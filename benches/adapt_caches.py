@@ -56,7 +56,7 @@ LEAST_MEAN, LEAST = 1.2, 0.95
 
 
 def make_pool(directory: Path, load: Load) -> Pool:
-    """A pool of directories with the profiles of the emulated devices, and the load's files: holes would take no room."""
+    """A pool of directories with the profiles of the emulated devices, and the load's files, which have no holes."""
     limit = ["--capacity", f"ssd={FAST_BYTES // SSDS}B"]
     checked([*STRIPEWISE, "pool", "init", directory, "--emulate", "--hdd", str(HDDS), "--ssd", str(SSDS), *limit])
     file = directory / "pool.toml"
