@@ -15,7 +15,8 @@ use stripewise_control::{Action, Request, Sender, SentRequest};
 /// So often a write is repeated because its file has changed meanwhile, before it keeps others from changing it.
 const TRIES: u32 = 4;
 
-/// So often a request looks again, a millisecond later, whether a datafile and its file have the same owner: one is given away after the other.
+/// So often a request looks again, a millisecond later, whether a datafile and its file have the same owner: a `chown` gives one away
+/// after the other.
 const OWNER_LOOKS: u32 = 10;
 
 /// Whether to look again after a `found` error: a `chown` may be under way. `looks` are those so far.

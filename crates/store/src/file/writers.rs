@@ -18,6 +18,7 @@ use stripewise_layout::MAX_OFFSET;
 
 /// How long an open waits for another process that cuts the file off.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// Between two of its looks.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// What has become of the datafiles of a file that has lost a name.
