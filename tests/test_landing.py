@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import signal
 import struct
 import subprocess
 import time
@@ -78,6 +79,24 @@ def test_files_land_settle_once_and_hot_ones_stay(landing):
     assert relief.settle(Pool.load(file), pace=URGENT)["moved_files"] == 0
     assert relief.settle(Pool.load(file), everything=True, pace=URGENT)["moved_files"] == 1
     assert servers(file, "hot")[0] == ["hdd.0-1", "ssd.0"]
+
+
+def test_a_file_that_cannot_be_read_is_named_and_keeps_no_other_from_its_place(landing):
+    stripewise, file, program = landing
+    # Who opens a file with a lease has its holder told.
+    before = signal.signal(signal.SIGIO, signal.SIG_IGN)
+    program(WRITE, "first", "second")
+    held = os.open(Pool.load(file).namespace / "tree" / "first", os.O_RDWR)
+    fcntl.fcntl(held, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+    told = "first: left for later: "
+    dry = stripewise("pool", "settle", file, "--dry-run")
+    assert told in dry.stdout and "1 file that landed there" in dry.stdout
+    settled = stripewise("pool", "settle", file, "--urgent", check=False)
+    assert settled.returncode == 1 and told in settled.stdout and "ssd: moved 1 file" in settled.stdout
+    os.close(held)
+    signal.signal(signal.SIGIO, before)
+    assert "ssd: moved 1 file" in stripewise("pool", "settle", file, "--urgent").stdout
+    program(CHECK, "first")
 
 
 def test_a_tier_without_a_server_is_not_0_percent_full(landing):

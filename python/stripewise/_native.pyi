@@ -205,6 +205,8 @@ class TierParts(TypedDict):
     parts: list[TierPart]
     begun: list[int]
     """Handles of files that have begun to leave, and may have more there."""
+    unread: list[StayingFile]
+    """Files that could not be read, whatever they have there."""
 
 def pool_tier_parts(pool_file: str, tier: str, begun: dict[int, tuple[int, int]] = ...) -> TierParts: ...
 def pool_relieve(

@@ -140,6 +140,7 @@ pub(crate) fn pool_tier_parts<'py>(
         "rooms": rooms.iter().map(room).collect::<Vec<_>>(),
         "parts": found.parts.iter().map(part).collect::<Vec<_>>(),
         "begun": found.begun,
+        "unread": found.unread.iter().map(staying).collect::<Vec<_>>(),
     });
     to_python(py, &value)
 }

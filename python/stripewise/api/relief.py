@@ -17,7 +17,7 @@ from stripewise.api.namespace import names_stay
 from stripewise.api.pacing import Pace, Pacer, Progress
 
 if TYPE_CHECKING:
-    from stripewise._native import FileHeat, PoolHeat, TierPart, TierRoom
+    from stripewise._native import FileHeat, PoolHeat, StayingFile, TierPart, TierRoom
     from stripewise.pool import Pool, Tier
 
 __all__ = ["Step", "landed", "lands_nowhere", "reserves_bytes", "settle", "steps", "take"]
@@ -58,6 +58,8 @@ class Step:
     begun: frozenset[int] | None = None
     """Handles of files of which a part has left, whether the rest leaves or stays, or could not be read; `None`: it is
     unknown which these are."""
+    unread: tuple[StayingFile, ...] = ()
+    """Files that could not be read, whatever they have on the tier."""
 
     @property
     def is_full(self) -> bool:
@@ -135,7 +137,8 @@ def _step(pool: Pool, tier: Tier, heat: PoolHeat | None, dearer: float, *, all_l
     used_bytes = sum(room["used_bytes"] for room in known["rooms"])
     size_bytes = used_bytes + sum(room["free_bytes"] for room in known["rooms"])
     still = None if begun is None else frozenset(known["begun"])
-    return Step(tier.name, used_bytes, size_bytes, sum(needed.values()), tuple(going), kept_hot, still)
+    unread = tuple(known["unread"])
+    return Step(tier.name, used_bytes, size_bytes, sum(needed.values()), tuple(going), kept_hot, still, unread)
 
 
 def _begun(pool: Pool) -> leaving.Known | None:
@@ -294,6 +297,7 @@ def settle(
     heat = _native.pool_heat(str(pool.file), ".") if pool.keeps_heat else None
     step = landed(pool, heat, all_landed=everything)
     if dry_run:
-        return step.document()
+        return {**step.document(), "staying": list(step.unread)}
     with names_stay(pool):
-        return take(pool, step, pace, progress)
+        done = take(pool, step, pace, progress)
+    return {**done, "staying": [*step.unread, *done["staying"]]}

@@ -55,6 +55,8 @@ pub struct TierParts {
     /// The handles of files that have begun to leave, and may still have the rest there: files of which it is there, if only without a
     /// byte, and files that could not be read. In order.
     pub begun: Vec<u64>,
+    /// Files that could not be read, whatever they have on the tier. In order of their paths.
+    pub unread: Vec<StayingFile>,
 }
 
 /// How full a server of a tier is, in bytes.
@@ -155,22 +157,32 @@ impl Store {
         let tier = tier_of(self, name)?;
         let tree = rustix::io::fcntl_dupfd_cloexec(self.tree(), 0).map_err(Error::io("open", "tree"))?;
         let (parts, seen) = (Mutex::new(Vec::new()), Mutex::new(HashSet::new()));
-        let gone = Mutex::new(HashSet::new());
-        let visit = |entry: &WalkedFile<'_>| {
-            // What cannot be read cannot move.
-            if let Ok(fd) = entry.open()
-                && let Ok(Some(inode)) = self.inode(fd.as_fd())
-                // Another file may have a copy of its handle.
-                && let key = inode.key()
-                && guard(&seen).insert(key)
-                && let Ok(found) = self.parts_of(&inode, &entry.path(), tier)
+        let (gone, unread) = (Mutex::new(HashSet::new()), Mutex::new(Vec::new()));
+        let look = |entry: &WalkedFile<'_>| -> Result<()> {
+            let fd = match entry.open() {
+                // It has gone, or something is mounted on it.
+                Err(Errno::NOENT | Errno::XDEV) => return Ok(()),
+                opened => opened.map_err(Error::io("open", "file"))?,
+            };
+            let Some(inode) = self.inode(fd.as_fd())? else { return Ok(()) };
+            // Another file may have a copy of its handle.
+            let key = inode.key();
+            if !guard(&seen).insert(key) {
+                return Ok(());
+            }
+            let found = self.parts_of(&inode, &entry.path(), tier)?;
+            guard(&parts).extend(found);
+            if let Some(begun) = begun.get(&inode.handle())
+                && inode.placement().is_ok_and(|placement| !has_rest(&placement.layout, tier, *begun))
             {
-                guard(&parts).extend(found);
-                if let Some(begun) = begun.get(&inode.handle())
-                    && inode.placement().is_ok_and(|placement| !has_rest(&placement.layout, tier, *begun))
-                {
-                    guard(&gone).insert(key);
-                }
+                guard(&gone).insert(key);
+            }
+            Ok(())
+        };
+        let visit = |entry: &WalkedFile<'_>| {
+            // What cannot be read cannot move, and keeps no other file.
+            if let Err(error) = look(entry) {
+                guard(&unread).push(StayingFile::of(entry.path().to_string_lossy().into_owned(), &error));
             }
             Ok(true)
         };
@@ -184,7 +196,9 @@ impl Store {
             |handle: &u64| left.contains(handle) || (!has_gone.contains(handle) && self.may_have_landed(*handle, tier));
         let mut begun: Vec<u64> = begun.keys().copied().filter(may_be_there).collect();
         begun.sort_unstable();
-        Ok(TierParts { parts, begun })
+        let mut unread = unread.into_inner().unwrap_or_default();
+        unread.sort_by(|a: &StayingFile, b| a.path.cmp(&b.path));
+        Ok(TierParts { parts, begun, unread })
     }
 
     /// Whether a file that no walk has found may have bytes where it landed: it may have been renamed meanwhile, or not have been
