@@ -139,6 +139,13 @@ impl<T, const N: usize> Slots<T, N> {
         (!slot.off.load(Ordering::Relaxed) && slot.acquire()).then(|| Pin { slot })
     }
 
+    /// As [`Slots::pin`], also of a file that the mount alone serves by now.
+    pub fn pin_served_before(&self, index: u16) -> Option<Pin<'_, T>> {
+        let slot = self.get(index)?;
+        // Made only where it was counted: dropping it counts one less.
+        slot.acquire().then(|| Pin { slot })
+    }
+
     fn places(key: FileKey) -> impl Iterator<Item = usize> {
         let start = (key.handle.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize;
         (0..PROBES).map(move |probe| (start + probe) % N)
@@ -220,6 +227,16 @@ impl<T> Pin<'_, T> {
     pub fn file(&self) -> Option<&T> {
         // SAFETY: a version is freed only when the count is zero, and this pin is counted.
         unsafe { self.slot.newest.load(Ordering::Acquire).as_ref() }.map(|version| &version.file)
+    }
+
+    /// All versions of the file that there were since it was opened, the newest first.
+    pub fn files(&self) -> impl Iterator<Item = &T> {
+        let at = |version: *mut Version<T>| {
+            // SAFETY: a version is freed only when the count is zero, and this pin is counted.
+            unsafe { version.as_ref() }
+        };
+        let newest = at(self.slot.newest.load(Ordering::Acquire));
+        std::iter::successors(newest, move |version| at(version.before)).map(|version| &version.file)
     }
 
     /// Which file it is.

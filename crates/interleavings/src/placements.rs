@@ -261,6 +261,11 @@ pub fn writers_beside_moves(pool: &TestPool) {
                 inode.release_writer().expect("released");
             }));
         }
+        // It reads the places again for the writer of its process.
+        let reader = file.inodes[thread_rng().gen_range(0..3)].clone();
+        threads.push(thread::spawn(move || {
+            (0..3).for_each(|_| assert!(read(&reader, &mut [0; 3 * WIDTH as usize]) > 0, "the file is empty"));
+        }));
         let mover = file.inodes[thread_rng().gen_range(0..3)].clone();
         threads.push(thread::spawn(move || (0..2).for_each(|_| try_to_move(&mover, &draw_layout()))));
         threads.into_iter().for_each(|thread| thread.join().expect("a thread"));

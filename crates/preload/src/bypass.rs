@@ -186,8 +186,9 @@ fn known(
 pub(crate) fn sync(fd: c_int, call: impl FnOnce() -> c_int) -> c_int {
     let entry = TABLE.get(fd);
     // A reader without write permission cannot tell the others.
-    let pin = entry.slot().filter(|_| entry.can_write()).and_then(placed::pin);
-    let lost = pin.as_ref().and_then(placed::PlacedPin::file).is_some_and(PlacedFile::take_lost);
+    let pin = entry.slot().filter(|_| entry.can_write()).and_then(placed::pin_served_before);
+    // Of all places that the file has had meanwhile, each of which has to be asked.
+    let lost = pin.is_some_and(|pin| pin.files().fold(false, |lost, file| file.take_lost() | lost));
     if lost {
         placed::tell_lost(borrow(fd));
     }

@@ -57,6 +57,11 @@ pub(crate) fn pin(index: u16) -> Option<PlacedPin> {
     FILES.pin(index)
 }
 
+/// [`pin`], also of a file that the mount alone serves by now.
+pub(crate) fn pin_served_before(index: u16) -> Option<PlacedPin> {
+    FILES.pin_served_before(index)
+}
+
 /// Fetches the placement again when it is out of date. `false`: leave it to the mount.
 #[cold]
 pub(crate) fn refresh(pin: &PlacedPin, bypass: &Bypass, fd: BorrowedFd<'_>) -> bool {

@@ -9,6 +9,7 @@ use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use stripewise_layout::Pattern;
 
 const SERVERS: usize = 3;
@@ -196,4 +197,67 @@ fn an_allocation_that_fails_gives_back_what_it_took() {
     inode.allocate(FallocateFlags::KEEP_SIZE, 0, 60 * 4096).unwrap_err();
     assert!(small.free_pages(0) <= kept);
     inode.release_writer().unwrap();
+}
+
+/// Another process has the file open, too, and knows nothing of the append. What that leaves behind its bytes that count goes; what the
+/// other writes there meanwhile stays.
+#[test]
+fn an_append_that_fails_beside_another_process_leaves_nothing_behind_and_takes_nothing_of_its_bytes() {
+    const NAME: &str =
+        "an_append_that_fails_beside_another_process_leaves_nothing_behind_and_takes_nothing_of_its_bytes";
+    const ROUNDS: usize = 300;
+    if in_own_mounts(NAME) {
+        return;
+    }
+    let small = Small::new();
+    let round = 3 * PAGE;
+    let (_fd, appends) = create(&small.pool.open(), "file");
+    appends.move_to(&layout(&[(0, &[(0, PAGE), (1, PAGE), (2, PAGE)])]), "file", &mut |_, _| true).unwrap();
+    let writes = small.pool.open().lookup(Path::new("file")).unwrap().unwrap();
+    for inode in [&appends, &writes] {
+        inode.register_writer().unwrap();
+    }
+    let begin = pattern(2 * round as usize, 1);
+    write_all(&appends, &begin, 0);
+    small.leave(1, 0);
+    // One stripe has room, the second has not, the third has again.
+    let record = pattern(round as usize, 2);
+    assert_eq!(appends.append(&record).unwrap(), (2 * round, PAGE as usize));
+    assert_eq!(writes.size_bytes().unwrap(), 2 * round + PAGE);
+    assert_eq!(appends.append(&record).unwrap_err().errno(), Errno::NOSPC);
+    assert_eq!(writes.size_bytes().unwrap(), 2 * round + PAGE);
+    // What the other has written is far behind that, where there is room.
+    let (base, at) = (2 * round + PAGE, 10 * round);
+    let (is_done, tries) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let lost = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                if let Ok((_, count)) = appends.append(&record) {
+                    assert!(count < record.len(), "a record has found room");
+                }
+                tries.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let lost = (0..ROUNDS).filter(|number| {
+            let bytes = pattern(PAGE as usize, *number as u64);
+            writes.truncate(base).unwrap();
+            write_all(&writes, &bytes, at);
+            // The append that is under way comes to its end.
+            let before = tries.load(Ordering::Relaxed);
+            while tries.load(Ordering::Relaxed) < before + 2 {
+                std::thread::yield_now();
+            }
+            let mut found = vec![0; bytes.len()];
+            writes.read_at(&mut found, at).unwrap() != bytes.len() || found != bytes
+        });
+        let lost = lost.count();
+        is_done.store(true, Ordering::Relaxed);
+        lost
+    });
+    assert_eq!(lost, 0, "of {ROUNDS} writes that were acknowledged");
+    writes.truncate(base).unwrap();
+    for inode in [&appends, &writes] {
+        inode.release_writer().unwrap();
+    }
+    assert!(content(&writes) == [&begin[..], &record[..PAGE as usize]].concat());
 }

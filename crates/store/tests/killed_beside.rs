@@ -298,6 +298,39 @@ fn cut_and_then(pool: &TestPool, number: usize, next: Next, steps: usize) {
     assert!(bytes_of(&pool.open(), name) == found, "{what}: afterwards");
 }
 
+/// A process opens the file for writing at a moment of a truncation that makes one system call more and is killed then. What it writes
+/// afterwards stays.
+fn opened_in_a_cut(pool: &TestPool, number: usize, steps: usize) {
+    let way = Way::all()[number];
+    let (name, what) = (&format!("opened{steps}"), format!("opened after {steps}"));
+    made(&pool.open(), name, way, &pattern(way.length, 7));
+    // Else the truncation has the file alone, and who opens it waits.
+    let other = pool.open().lookup(Path::new(name)).unwrap().unwrap();
+    other.register_writer().unwrap();
+    let traced = Traced::start(pool, name, number);
+    let _ = (0..steps).all(|_| traced.step());
+    let inode = std::thread::scope(|scope| {
+        let opens = scope.spawn(|| {
+            let inode = pool.open().lookup(Path::new(name)).unwrap().unwrap();
+            inode.register_writer().unwrap();
+            inode
+        });
+        // It may wait for the truncation.
+        std::thread::sleep(Duration::from_millis(5));
+        let _ = traced.step();
+        traced.kill();
+        opens.join().unwrap()
+    });
+    write_all(&inode, &pattern(WRITTEN, 2), way.second_at() as u64);
+    let found = bytes_of(&pool.open(), name);
+    let is_there = |found: &[u8]| found.len() == way.second_at() + WRITTEN && found.ends_with(&pattern(WRITTEN, 2));
+    assert!(is_there(&found), "{what}");
+    for inode in [inode, other] {
+        inode.release_writer().unwrap();
+    }
+    assert!(is_there(&bytes_of(&pool.open(), name)), "{what}: afterwards");
+}
+
 /// How many system calls, each counted at its beginning and its end, the whole change makes.
 fn steps_of(pool: &TestPool, number: usize) -> usize {
     let way = Way::all()[number];
@@ -336,6 +369,17 @@ fn what_others_write_stays_wherever_a_change_is_killed() {
             });
         }
     });
+}
+
+#[test]
+fn who_opens_a_file_that_is_cut_off_keeps_what_it_writes_when_the_cut_is_killed() {
+    let is_it = |way: &Way| way.change == Change::Truncation && way.is_beside && !way.has_head;
+    let number = Way::all().iter().position(is_it).unwrap();
+    let pool = TestPool::new(2);
+    let steps = steps_of(&pool, number);
+    // At the beginning of each, which it makes then.
+    (1..=steps).step_by(2).for_each(|point| opened_in_a_cut(&pool, number, point));
+    assert_eq!(findings(&pool), []);
 }
 
 #[test]

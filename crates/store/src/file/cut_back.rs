@@ -12,6 +12,7 @@
 use crate::file::inode::Inode;
 use crate::file::lockfile::Purpose;
 use crate::file::placed_file::PlacedFile;
+use crate::file::resize::longer;
 use crate::format::extent::{datafile_bytes, file_bytes};
 use crate::format::surplus::{DatafileWrite, Surplus};
 use crate::os::error::Result;
@@ -85,10 +86,59 @@ impl Inode {
             self.end_move_beside(&file)?;
             let mut all = Ok(());
             for part in &surplus.parts {
-                all = all.and(self.cut_part(&file, part, end));
+                all = all.and(self.cut_datafile(&file, part.index, end));
             }
             all
         })
+    }
+
+    /// Cuts off what an append that failed half-way has left behind byte `to`, where it would have ended at `most_bytes`; unless another
+    /// has written behind that meanwhile, whose bytes stay where they are. For a registered writer that keeps appends out.
+    ///
+    /// Other processes wait as for a truncation. In a shared pool, in which some see no change of this one, nothing is done where one is
+    /// registered as a writer. A kill leaves what is not cut yet, as after any failed write.
+    ///
+    /// # Errors
+    /// A server is missing, or a datafile could not be cut.
+    pub(crate) fn cut_failed_append(&self, to: u64, most_bytes: u64) -> Result<()> {
+        self.wait_for_pages()?;
+        if self.store.plane().is_shared() {
+            return self.without_writers(|| self.cut_append(to, most_bytes));
+        }
+        let _change = self.change_handle_in_order()?;
+        let lock = self.registered_lock()?;
+        lock.lock(Purpose::Cut, true)?;
+        let done = {
+            let _flag = Flag::set(&self.cutting);
+            self.bump_epoch();
+            // What a writer has written before it looked at the epoch is seen from here on.
+            fence(Ordering::SeqCst);
+            self.cut_append(to, most_bytes)
+        };
+        lock.unlock(Purpose::Cut)?;
+        done
+    }
+
+    /// While no writer's bytes can come to be counted as written.
+    fn cut_append(&self, to: u64, most_bytes: u64) -> Result<()> {
+        let file = self.file()?;
+        let (found, all) = self.open_attributes()?;
+        all?;
+        // A single datafile has taken nothing behind what it could not take.
+        if file.is_one_datafile() || found.size_bytes <= to || found.size_bytes > most_bytes {
+            return Ok(());
+        }
+        self.lower_lengths(&file, to)?;
+        self.end_move_beside(&file)?;
+        let mut all = Ok(());
+        for (index, _) in longer(&file, to)? {
+            all = all.and(self.cut_datafile(&file, index, to));
+        }
+        // Writers of the head take no lock.
+        if to >= file.placement().layout.head_in_inode_bytes() && self.stat()?.st_size as u64 > to {
+            all = all.and(self.truncate_inode(to));
+        }
+        all
     }
 
     /// Size of the file without the surplus.
@@ -104,13 +154,13 @@ impl Inode {
         Ok(end)
     }
 
-    fn cut_part(&self, file: &PlacedFile, part: &DatafileWrite, end: u64) -> Result<()> {
-        if usize::from(part.index) >= file.datafiles().table.len() {
+    fn cut_datafile(&self, file: &PlacedFile, index: u16, end: u64) -> Result<()> {
+        if usize::from(index) >= file.datafiles().table.len() {
             return Ok(());
         }
-        let Some(fd) = file.striped().writable_datafile(part.index)? else { return Ok(()) };
-        let error = file.striped().server_of(part.index)?.error("cut a datafile");
-        let to = datafile_bytes(file.datafiles(), part.index, end);
+        let Some(fd) = file.striped().writable_datafile(index)? else { return Ok(()) };
+        let error = file.striped().server_of(index)?.error("cut a datafile");
+        let to = datafile_bytes(file.datafiles(), index, end);
         if rustix::fs::fstat(fd).map_err(error)?.st_size as u64 > to {
             retry(|| rustix::fs::ftruncate(fd, to)).map_err(error)?;
         }

@@ -123,9 +123,10 @@ impl Inode {
             lock.remove(self.store.locks())?;
             return left;
         }
+        let since = self.epoch();
         // From the exclusive lock to that of a writer without a moment between them: no other process can change the file.
         lock.try_shared(Purpose::Writers)?;
-        self.keep_registration(writers, lock)?;
+        self.keep_registration(writers, lock, since)?;
         Ok(true)
     }
 

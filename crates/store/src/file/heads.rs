@@ -95,11 +95,12 @@ impl Inode {
         let Some(StructuralLock { lock, _heads, .. }) = self.structural_lock(&writers)? else { return Ok(false) };
         // Where it cannot go it stays, and its bytes are written to it.
         let _ = self.leave_untouched_head();
+        let since = self.epoch();
         // From the exclusive lock to that of a writer without a moment between them: no other process can change the file.
         if !lock.try_shared(Purpose::Writers)? {
             return Ok(false);
         }
-        self.keep_registration(&mut writers, lock)?;
+        self.keep_registration(&mut writers, lock, since)?;
         writers.count += 1;
         drop(writers);
         self.tell_readers_ahead();

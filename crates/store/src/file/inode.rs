@@ -157,7 +157,8 @@ impl Drop for HandleGuard<'_> {
 impl Inode {
     pub(crate) fn new(store: Arc<Store>, handle: u64, real: u64, fd: OwnedFd, fd_writes: bool) -> Result<Self> {
         let fd = Arc::new(fd);
-        let (file, truncating_to) = load(&store, handle, real, &fd)?;
+        let epoch = store.plane().epoch(handle);
+        let (file, truncating_to) = load(&store, (handle, epoch), real, &fd)?;
         let inode = Self::of(store, Some(handle), real, file, fd, fd_writes);
         if truncating_to.is_some()
             && let Err(error) = inode.check_changeable().and_then(|()| inode.finish_without_writers().map(drop))
@@ -177,7 +178,8 @@ impl Inode {
     /// As [`Inode::new`], without finishing what was interrupted.
     pub(crate) fn under_lock(store: Arc<Store>, handle: u64, real: u64, fd: OwnedFd, fd_writes: bool) -> Result<Self> {
         let fd = Arc::new(fd);
-        let file = load(&store, handle, real, &fd)?.0;
+        let epoch = store.plane().epoch(handle);
+        let file = load(&store, (handle, epoch), real, &fd)?.0;
         Ok(Self::of(store, Some(handle), real, file, fd, fd_writes))
     }
 
@@ -260,10 +262,8 @@ impl Inode {
     pub(crate) fn offer_descriptor(&self, fd: OwnedFd) -> Result<()> {
         let fd = Arc::new(fd);
         if self.has_bytes_in_inode() {
-            // In the order of [`Inode::reload`]; what is out of date is read again by who uses it.
-            let moves = self.move_beside()?;
-            let (newer, _) = self.load_by(&fd)?;
-            newer.set_move_beside(moves);
+            // What is out of date is read again by who uses it.
+            let (_, newer) = self.look_by(&fd)?;
             let mut file = self.file.write().unwrap_or_else(PoisonError::into_inner);
             newer.take_over_syncs(&file);
             *file = Arc::new(newer);
@@ -485,11 +485,24 @@ impl Inode {
         file.let_go_of_dead();
     }
 
-    /// The placement as it is now, by a descriptor `fd` of the inode, and whether the handle says that the file is being cut off.
-    fn load_by(&self, fd: &Arc<OwnedFd>) -> Result<(PlacedFile, bool)> {
-        let Some(handle) = self.handle else { return Ok((in_inode(&self.store, self.real, fd)?, false)) };
-        let (file, truncating_to) = load(&self.store, handle, self.real, fd)?;
-        Ok((file, truncating_to.is_some_and(|to| to < MAX_OFFSET)))
+    /// The file as it is, by a descriptor `fd` of the inode, and the value that its epoch counter has had before. What another process
+    /// does to it meanwhile is seen, or counts up.
+    fn look_by(&self, fd: &Arc<OwnedFd>) -> Result<(u32, PlacedFile)> {
+        let epoch = self.epoch();
+        // A process that dies in its cut after this look is found in the handle.
+        let is_cut_now = self.is_cut_now()?;
+        // The handle of a mover that has switched and died is there by now.
+        let moves = self.move_beside()?;
+        let (newer, truncating_to) = match self.handle {
+            Some(handle) => load(&self.store, (handle, epoch), self.real, fd)?,
+            None => (in_inode(&self.store, self.real, fd)?, None),
+        };
+        let is_cut = truncating_to.is_some_and(|to| to < MAX_OFFSET);
+        if is_cut_now || (is_cut && self.registration_now().is_some()) {
+            self.is_cut_beside.store(true, Ordering::Release);
+        }
+        newer.set_move_beside(moves);
+        Ok((epoch, newer))
     }
 
     /// Whether what is known of its places is out of date. No system call.
@@ -501,24 +514,14 @@ impl Inode {
     #[cold]
     pub(crate) fn reload(&self) -> Result<Arc<PlacedFile>> {
         loop {
-            // Before the handle is read: a process that dies in its cut after this look is found in the handle.
-            let is_cut_now = self.is_cut_now()?;
-            // In this order: the handle of a mover that has switched and died is there by now, and one that has its writers wait after
-            // this look counts up.
-            let (epoch, moves) = (self.epoch(), self.move_beside()?);
-            let (newer, is_cut) = self.load_by(self.writable.get().unwrap_or(&self.fd))?;
-            if is_cut_now || (is_cut && self.registration_now().is_some()) {
-                self.is_cut_beside.store(true, Ordering::Release);
-            }
-            newer.set_move_beside(moves);
+            let (epoch, newer) = self.look_by(self.writable.get().unwrap_or(&self.fd))?;
             let mut file = self.file.write().unwrap_or_else(PoisonError::into_inner);
             if !newer.is_of(epoch) && !self.store.plane().is_shared() {
                 // What another thread has read since must not be undone. In a shared pool a user can change the counter all the time, and
                 // nothing moves beside writers.
                 continue;
             }
-            file.set_move_beside(newer.move_beside());
-            if file.refresh(newer.placement()) {
+            if file.refresh_beside(newer.placement(), newer.move_beside()) {
                 // Only now: a thread that finds it equal must also find what it says.
                 file.set_handle_sum(newer.handle_sum());
                 return Ok(file.clone());
@@ -679,7 +682,9 @@ impl Inode {
             }
             match self.sync_places(&file, data_only) {
                 // What a disk has not taken may not have moved either.
-                Err(error @ Error::Server { errno: Errno::IO | Errno::NOSPC | Errno::DQUOT, .. }) => return Err(error),
+                Err(
+                    error @ (Error::Full { .. } | Error::Server { errno: Errno::IO | Errno::DQUOT | Errno::ROFS, .. }),
+                ) => return Err(error),
                 // What has moved is durable where it is now; its datafiles may be gone.
                 Err(_) if self.has_moved_from(&file)? => {}
                 // What these could not keep, the places that have come meanwhile have been told of.
@@ -796,9 +801,13 @@ fn in_inode(store: &Arc<Store>, real: u64, fd: &Arc<OwnedFd>) -> Result<PlacedFi
 }
 
 /// Reads a file's placement and prepares to serve it; with it, what the handle says of a change under way.
-fn load(store: &Arc<Store>, logical: u64, real: u64, fd: &OwnedFd) -> Result<(PlacedFile, Option<u64>)> {
-    // Before the handle is read: a change after this moment is seen as one.
-    let epoch = store.plane().epoch(logical);
+/// The value of its epoch counter comes from before: a change after that is seen as one.
+fn load(
+    store: &Arc<Store>,
+    (logical, epoch): (u64, u32),
+    real: u64,
+    fd: &OwnedFd,
+) -> Result<(PlacedFile, Option<u64>)> {
     let path = proc_path(fd.as_fd());
     let owner = rustix::fs::fstat(fd).map_err(Error::io("read", &path))?.st_uid;
     let handle = match read_handle(&path, real)? {

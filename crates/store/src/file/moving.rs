@@ -50,14 +50,15 @@ impl Inode {
         self.stat().map(|stat| times_of(&stat))
     }
 
-    /// The one step that makes the new layout the file's. On failure the old handle stands, unless it is an [`Error::Unsure`].
-    fn switch(&self, handle: &Handle) -> Result<()> {
+    /// The one step that makes the new layout the file's. On failure the old handle stands, unless it is an [`Error::Unsure`]; before that,
+    /// `sync_old` has what it names durable: a writer that has synced meanwhile has synced what the new one names.
+    fn switch(&self, handle: &Handle, sync_old: impl FnOnce() -> Result<()>) -> Result<()> {
         let before = self.read_handle()?;
         self.sync_inode()?;
         let switched = self.write_moved_handle(handle).and_then(|()| self.sync_inode());
         switched.map_err(|error| {
             // Until the disk says which of the two it has, both are whole only as long as neither generation is removed.
-            match self.write_handle(&before).and_then(|()| self.sync_inode()) {
+            match sync_old().and_then(|()| self.write_handle(&before)).and_then(|()| self.sync_inode()) {
                 Ok(()) => error,
                 Err(_) => Error::Unsure { source: Box::new(error) },
             }
@@ -392,7 +393,7 @@ impl<'a> Move<'a> {
             ..self.handle.clone()
         };
         self.inode.record_move(&self.old, &self.copy, self.size_bytes)?;
-        let done = self.inode.switch(&switched);
+        let done = self.inode.switch(&switched, || self.old.striped().sync_some(false, |_| true));
         self.is_unsure = matches!(done, Err(Error::Unsure { .. }));
         self.has_switched = done.is_ok();
         done

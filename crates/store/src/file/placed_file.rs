@@ -126,12 +126,19 @@ impl PlacedFile {
     /// Takes over a newer placement of the same handle and version (datafiles that came to exist), keeping what is
     /// open. `false` when the version or the right to bypass differs: build a new `PlacedFile` then.
     pub fn refresh(&self, newer: &Placement) -> bool {
+        self.refresh_beside(newer, self.move_beside())
+    }
+
+    /// [`PlacedFile::refresh`] with whether the file is being moved beside its writers. Of another version nothing is taken over: whoever
+    /// writes to the places known here still marks it.
+    pub(crate) fn refresh_beside(&self, newer: &Placement, moves: MoveBeside) -> bool {
         let key = |of: &Placement| (of.handle, of.version, of.owner, of.identity, of.bypass);
         let old = &self.placement;
         if key(old) != key(newer) {
             return false;
         }
         self.striped().know(&newer.present);
+        self.set_move_beside(moves);
         self.epoch.store(newer.epoch, Ordering::Release);
         true
     }

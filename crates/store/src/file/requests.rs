@@ -242,8 +242,9 @@ impl<'a> Requests<'a> {
         let done = self.write_at(buf, end);
         let count = *done.as_ref().unwrap_or(&0);
         if count < buf.len() {
-            // Servers that had space may have taken what comes behind: the next record must not begin after that.
-            self.inode.truncate_in_append(end + count as u64)?;
+            // Servers that had space may have taken what comes behind: the next record must not begin after that. What cannot be cut
+            // off stays.
+            let _ = self.inode.cut_failed_append(end + count as u64, end + buf.len() as u64);
         }
         done.map(|count| (end, count))
     }

@@ -1,5 +1,6 @@
 //! Changes of a file's size and space, and what finishes one that a crash interrupted.
 
+use crate::file::cut_back::Flag;
 use crate::file::inode::{HandleGuard, Inode};
 use crate::file::lockfile::{LockFile, Purpose};
 use crate::file::paths::striped::stat_datafile;
@@ -19,7 +20,7 @@ use rustix::io::Errno;
 use stripewise_layout::{MAX_OFFSET, ServerId};
 
 /// The datafiles that are longer than what a file of `size_bytes` has in them, and how long that is.
-fn longer(file: &PlacedFile, size_bytes: u64) -> Result<Vec<(u16, u64)>> {
+pub(crate) fn longer(file: &PlacedFile, size_bytes: u64) -> Result<Vec<(u16, u64)>> {
     let mut longer = Vec::new();
     file.striped().for_each_present(|index, fd| {
         let wanted = datafile_bytes(file.datafiles(), index, size_bytes);
@@ -112,12 +113,6 @@ impl Inode {
         })
     }
 
-    /// [`Inode::truncate`] for a registered writer that keeps appends out.
-    pub(crate) fn truncate_in_append(&self, size_bytes: u64) -> Result<()> {
-        self.wait_for_pages()?;
-        self.truncate_registered(size_bytes)
-    }
-
     fn truncate_registered(&self, size_bytes: u64) -> Result<()> {
         let _change = self.change_handle_in_order()?;
         let mut file = self.file()?;
@@ -151,15 +146,19 @@ impl Inode {
         let noted = handle.truncating_to.filter(|&to| to == MAX_OFFSET);
         handle.truncating_to = Some(size_bytes);
         let lock = self.registered_lock()?;
-        // In this order: a writer that begins now waits, and should this process die it finishes the truncation before it writes.
+        // In this order: a writer that begins now waits, and should this process die it finishes the truncation before it writes. So do
+        // the threads of this process, and programs that it lets past the mount.
         lock.lock(Purpose::Cut, true)?;
+        let _flag = Flag::set(&self.cutting);
         self.bump_epoch();
         let done = self.write_handle(&handle).and_then(|()| {
             let done = self.cut(&file, size_bytes);
             // Where a disk has failed, too: a later process must not cut off what is written behind the
             // new end from now on: it would take this change for that of a killed process.
             handle.truncating_to = noted;
-            done.and(self.write_handle(&handle))
+            let is_noted =
+                self.write_handle(&handle).inspect_err(|_| self.is_cut_beside.store(true, Ordering::Release));
+            done.and(is_noted)
         });
         lock.unlock(Purpose::Cut)?;
         done
@@ -175,7 +174,8 @@ impl Inode {
         let Some(size_bytes) = handle.cut_at() else { return Ok(()) };
         // It may have died before it told of its change: what is known here may be the old layout.
         self.bump_epoch();
-        if lock.is_exclusive(Purpose::Place)? {
+        // In a shared pool no move is beside writers, and the lock file may be another user's.
+        if !self.store.plane().is_shared() && lock.is_exclusive(Purpose::Place)? {
             lock.end_move()?;
         }
         self.finish_cut(&*self.file()?, size_bytes)?;
@@ -184,7 +184,7 @@ impl Inode {
     }
 
     /// [`Inode::change_handle`] after the cut of a process that has died in it: else that would be finished later, with what comes now.
-    fn change_handle_in_order(&self) -> Result<HandleGuard<'_>> {
+    pub(crate) fn change_handle_in_order(&self) -> Result<HandleGuard<'_>> {
         let change = self.change_handle()?;
         self.finish_cut_of_dead(&*self.registered_lock()?)?;
         Ok(change)
@@ -200,10 +200,10 @@ impl Inode {
     #[cold]
     pub(crate) fn wait_for_cut_beside(&self, alone: bool) -> Result<()> {
         let _change = if alone { None } else { Some(self.change_handle()?) };
-        // Before the handle is read: another that is seen meanwhile is waited for again.
+        self.finish_cut_of_dead(&*self.registered_lock()?)?;
+        // Only now, as no other begins meanwhile: a thread that finds it writes what is not cut off.
         self.is_cut_beside.store(false, Ordering::Release);
-        let lock = self.registered_lock()?;
-        self.finish_cut_of_dead(&lock).inspect_err(|_| self.is_cut_beside.store(true, Ordering::Release))
+        Ok(())
     }
 
     /// Cuts the file off at `size_bytes`, its inode last: where no datafile could be cut the file is as before. The
@@ -247,7 +247,7 @@ impl Inode {
         Ok(())
     }
 
-    fn truncate_inode(&self, size_bytes: u64) -> Result<()> {
+    pub(crate) fn truncate_inode(&self, size_bytes: u64) -> Result<()> {
         retry(|| rustix::fs::ftruncate(self.descriptor(), size_bytes)).map_err(self.failed("set the size of"))
     }
 

@@ -133,8 +133,8 @@ impl Inode {
         let mut writers = guard(&self.writers);
         if writers.count == 0 {
             // It waits until there is one.
-            if let Some(lock) = self.registration(true)? {
-                self.keep_registration(&mut writers, lock)?;
+            if let Some((lock, since)) = self.registration(true)? {
+                self.keep_registration(&mut writers, lock, since)?;
             }
         }
         writers.count += 1;
@@ -149,8 +149,8 @@ impl Inode {
         self.check_changeable()?;
         let mut writers = guard(&self.writers);
         if writers.count == 0 {
-            let Some(lock) = self.registration(false)? else { return Ok(false) };
-            self.keep_registration(&mut writers, lock)?;
+            let Some((lock, since)) = self.registration(false)? else { return Ok(false) };
+            self.keep_registration(&mut writers, lock, since)?;
         }
         writers.count += 1;
         Ok(true)
@@ -183,10 +183,12 @@ impl Inode {
         datafiles.any(|(index, datafile)| placement.present.contains(index) && opens(*datafile))
     }
 
-    /// `None` only if `wait` was not asked for: the layout is being changed.
-    fn registration(&self, wait: bool) -> Result<Option<LockFile>> {
+    /// The lock file with the shared lock of a writer, and the value of the epoch counter from before. `None` only if `wait` was not asked
+    /// for: the layout is being changed.
+    fn registration(&self, wait: bool) -> Result<Option<(LockFile, u32)>> {
         let locks = self.store.locks();
         loop {
+            let since = self.epoch();
             let (lock, created) = self.open_lock()?;
             let is_alone = (!created || self.has_datafiles()?) && lock.try_exclusive(Purpose::Writers)?;
             if is_alone {
@@ -205,16 +207,18 @@ impl Inode {
                     self.finish_beside(&lock, has_waited)?;
                 }
                 self.tell_readers_ahead();
-                return Ok(Some(lock));
+                return Ok(Some((lock, since)));
             }
         }
     }
 
     /// For a writer that has the shared lock of `lock` and has not changed a byte yet: a process may have died in the middle of its change,
-    /// most of all one for which it `has_waited`, since that takes its lock file away when it comes to its end. One system call where
+    /// most of all one for which it `has_waited`, since that takes its lock file away when it comes to its end. Two system calls where
     /// none has.
     fn finish_beside(&self, lock: &LockFile, has_waited: bool) -> Result<()> {
-        if !has_waited && self.read_handle()?.truncating_to.is_none() {
+        // Before the handle is read: a process that dies in its cut after this look is found there.
+        let is_cut_now = lock.is_exclusive(Purpose::Cut)?;
+        if !has_waited && !is_cut_now && self.read_handle()?.truncating_to.is_none() {
             return Ok(());
         }
         lock.lock(Purpose::Handle, true)?;

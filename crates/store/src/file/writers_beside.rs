@@ -12,15 +12,16 @@ use crate::os::sync::guard;
 use std::sync::Arc;
 
 impl Inode {
-    /// Takes `lock`, by which this process is registered as a writer from now on.
-    pub(crate) fn keep_registration(&self, writers: &mut Writers, lock: LockFile) -> Result<()> {
+    /// Takes `lock`, by which this process is registered as a writer from now on. `since`: the value of the epoch counter before it had
+    /// that.
+    pub(crate) fn keep_registration(&self, writers: &mut Writers, lock: LockFile, since: u32) -> Result<()> {
         let lock = Arc::new(lock);
         *guard(&self.registered) = Some(lock.clone());
-        // In this order: a move that begins after this look tells of itself.
+        // In this order: a move or a cut that begins after this look tells of itself.
         match lock.is_exclusive(Purpose::Place) {
-            Ok(false) => {}
-            // Those that know the placement by this process, too.
-            Ok(true) => self.bump_epoch(),
+            Ok(false) if self.epoch() == since => {}
+            // What was read when this was no writer may not tell of them. Those that know the placement by this process, too.
+            Ok(_) => self.bump_epoch(),
             Err(error) => {
                 *guard(&self.registered) = None;
                 return Err(error);

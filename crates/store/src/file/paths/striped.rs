@@ -112,14 +112,15 @@ impl Striped {
         slot.extent.address(unsafe { BorrowedFd::borrow_raw(state >> 1) }, offset)
     }
 
-    /// Takes over what `older` knows of syncs that are still to come. One system call for each datafile that was written, five where this
-    /// does not have it.
+    /// Takes over what `older` knows of syncs that are still to come. One system call for each datafile that is open, five where this does
+    /// not have it.
     pub(crate) fn take_over_syncs(&self, older: &Self) {
         for (before, datafile) in older.slots.iter().zip(&older.datafiles.table) {
             let state = before.descriptor.load(Ordering::Acquire);
             let written = before.written.load(Ordering::Acquire);
-            // What the disk did not take is told by this descriptor alone, which goes with `older`.
-            let lost = before.lost.load(Ordering::Acquire) || (written && state >= 0 && has_lost(state >> 1));
+            // What the disk did not take is told by this descriptor alone, which goes with `older`; also of what a program has written past
+            // the mount.
+            let lost = before.lost.load(Ordering::Acquire) || (state >= 0 && has_lost(state >> 1));
             if let Some(index) = self.datafiles.table.iter().position(|other| other == datafile) {
                 self.slots[index].written.store(written, Ordering::Release);
                 self.slots[index].lost.fetch_or(lost, Ordering::AcqRel);
