@@ -172,7 +172,7 @@ def test_what_stays_is_named_and_the_exit_code_says_so(mounted):
         assert stays.returncode == 1
         assert "d/busy: stays on hdd.2" in stays.stdout and "open for writing" in stays.stdout
         refused = mounted.stripewise("pool", "remove", mounted.file, "hdd.2", check=False)
-        assert refused.returncode == 1 and "1 files have their place there, such as d/busy" in refused.stderr
+        assert refused.returncode == 1 and "1 file has its place there, such as d/busy" in refused.stderr
     document = json.loads(mounted.stripewise("pool", "drain", mounted.file, "hdd.2", "--json").stdout)
     assert (document["moved_files"], document["staying"]) == (1, [])
     assert "hdd.2 is removed" in mounted.stripewise("pool", "remove", mounted.file, "hdd.2").stdout

@@ -494,7 +494,7 @@ fn a_file_that_a_program_appends_to_stays_and_is_named_until_that_has_gone() {
     assert!(staying.is_busy && staying.path == "busy" && staying.why.contains("open for writing"), "{staying:?}");
     assert_eq!((&*staying.stretches, staying.bytes), (&[(0, 21_000)][..], 21_000));
     assert_eq!(servers_of(&now(&pool), "idle"), [1]);
-    assert!(refused(remove(&pool.pool.file, "disk.0", false, &mut On)).contains("1 files have their place there"));
+    assert!(refused(remove(&pool.pool.file, "disk.0", false, &mut On)).contains("1 file has its place there"));
     let file = pool.pool.file.clone();
     let waiting = std::thread::spawn(move || {
         let options = DrainOptions { wait: true, ..DrainOptions::default() };

@@ -938,8 +938,13 @@ fn write_op(table: &mut toml_edit::Table, key: &str, op: &OpProfile) {
             entry["ahead"] = toml_edit::value(format_bytes(head.ahead_bytes));
         }
     }
-    entry["bandwidth"] = toml_edit::value(format_bandwidth(1.0 / op.transfer_s_per_byte));
+    // Where larger requests have taken no more time than small ones it is nothing, which no bandwidth says.
+    entry["bandwidth"] =
+        toml_edit::value(format_bandwidth(1.0 / op.transfer_s_per_byte.max(LEAST_TRANSFER_S_PER_BYTE)));
 }
+
+/// Of what the pool file says of a tier: a petabyte a second.
+const LEAST_TRANSFER_S_PER_BYTE: f64 = 1e-15;
 
 /// Changes the pool file `path` by `change`, which says what is wrong. It is replaced at once, if what comes out is a pool file.
 fn edit(path: &Path, change: impl FnOnce(&mut toml_edit::DocumentMut) -> Result<(), String>) -> Result<()> {

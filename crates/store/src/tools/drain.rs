@@ -13,6 +13,7 @@ use crate::backend::{Server, ServerState, Setting};
 use crate::file::inode::Inode;
 use crate::file::room_ahead::RoomAhead;
 use crate::file::steps::Then;
+use crate::format::marker::{check_marker, marker_server};
 use crate::os::error::{Error, Result};
 use crate::os::room::Room;
 use crate::pool::pool_file::Pool;
@@ -555,10 +556,15 @@ pub fn remove(file: &Path, name: &str, lost: bool, watch: &mut dyn DrainWatch) -
     let store = Store::of_file(file)?;
     let _alone = store.begin_apply()?;
     let pool = store.pool();
-    let given_up = pool.server_names().id(name).and_then(|id| pool.server(id));
+    let removed = pool.server_names().id(name).and_then(|id| pool.server(id));
+    let removed = removed.filter(|server| server.state == ServerState::Removed);
+    if let Some(server) = removed.filter(|_| !lost)
+        && unmake_removed(&store, server)?
+    {
+        return Ok(Drained::default());
+    }
     // One that was given up before may still be named by files: the command was stopped, or killed.
-    let given_up = given_up.filter(|server| lost && server.state == ServerState::Removed);
-    let leaving = given_up.map_or_else(|| pool.named(name), Ok)?.clone();
+    let leaving = removed.filter(|_| lost).map_or_else(|| pool.named(name), Ok)?.clone();
     let (tier, place) = entry_of(pool, &leaving);
     let of_tier = pool.used(&pool.tiers[leaving.tier]);
     let others: Vec<ServerId> = of_tier.map(|server| server.id).filter(|id| *id != leaving.id).collect();
@@ -578,15 +584,33 @@ pub fn remove(file: &Path, name: &str, lost: bool, watch: &mut dyn DrainWatch) -
     check_empty(&store, &leaving)?;
     if leaving.state == ServerState::Used {
         Pool::write_state(file, tier, place, ServerState::Draining)?;
-        let drained = Drain::new(Store::of_file(file)?, leaving.id, targets, false).run(watch)?;
-        if !drained.is_done() {
-            return Ok(drained);
-        }
-        check_empty(&store, &leaving)?;
     }
+    // Also where a drain has said so before: it may have been killed before all mounts knew.
+    let drained = Drain::new(Store::of_file(file)?, leaving.id, targets, false).run(watch)?;
+    if !drained.is_done() {
+        return Ok(drained);
+    }
+    check_empty(&store, &leaving)?;
     Pool::write_state(file, tier, place, ServerState::Removed)?;
     crate::backend::site(&leaving).unmake().map_err(Error::io("remove", &leaving.root))?;
     Ok(Drained::default())
+}
+
+/// Clears the directory of a server that was removed, where a kill has left it marked as that server's; whether it was.
+///
+/// # Errors
+/// As [`check_empty`]; the directory cannot be cleared.
+fn unmake_removed(store: &Arc<Store>, server: &Server) -> Result<bool> {
+    let left = Server { state: ServerState::Draining, ..server.clone() };
+    let site = crate::backend::site(&left);
+    let wanted = marker_server(&left.name, left.id);
+    let is_left = |text: &[u8]| check_marker(text, store.plane().pool_uuid(), &wanted).is_ok();
+    if !site.marker().is_ok_and(|text| is_left(&text)) {
+        return Ok(false);
+    }
+    check_empty(store, &left)?;
+    site.unmake().map_err(Error::io("remove", &left.root))?;
+    Ok(true)
 }
 
 /// Refuses to give up a server whose directory is there with anything in it: also one that only lacks its marker has its datafiles still.
@@ -621,7 +645,8 @@ fn check_empty(store: &Arc<Store>, server: &Server) -> Result<()> {
     if let Some(first) = found.paths.first() {
         let (count, first) = (found.paths.len(), first.display());
         return refused(format!(
-            "{count} files have their place there, such as {first}: run `stripewise pool drain` first"
+            "{count} {} there, such as {first}: run `stripewise pool drain` first",
+            if count == 1 { "file has its place" } else { "files have their place" }
         ));
     }
     if let Some((path, why)) = found.unreadable.first() {
