@@ -1,5 +1,6 @@
 """Servers come and go, by the installed command, while real programs use the pool."""
 
+import errno
 import json
 import os
 import random
@@ -14,7 +15,7 @@ import pytest
 
 from conftest import BIN, PATIENCE_S
 from stripewise import StripewiseError, _native
-from stripewise.api import pool_life, relief
+from stripewise.api import activity, pool_life, relief
 from stripewise.api.pacing import Pace, Pacer
 from stripewise.cli import console, draining
 from stripewise.pool import Pool
@@ -392,6 +393,23 @@ def test_a_directory_of_another_pool_or_inside_a_server_s_is_no_server(stripewis
     # A directory with nothing of a pool in it is free, and so is that of the names of this one.
     stripewise("pool", "add", file, free)
     assert "hdd.1" in [server.name for server in Pool.load(file).servers]
+
+
+def test_a_disk_that_fails_every_look_keeps_no_command_from_the_other_disks(pool, monkeypatch):
+    """A file system that has shut down, as XFS does, opens its directory and says nothing of it."""
+    loaded, look = Pool.load(pool.file), os.fstat
+    root = str(loaded.servers[1].path)
+
+    def failing(descriptor):
+        if str(Path(f"/proc/self/fd/{descriptor}").readlink()) == root:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return look(descriptor)
+
+    monkeypatch.setattr(os, "fstat", failing)
+    source = next(of for of in activity.sources(loaded) if of.server == loaded.servers[1].name)
+    assert (source.device, source.unknown) == (None, "cannot be reached: Input/output error")
+    assert pool_life.drain(loaded, "hdd.0")["staying"] == []
+    assert pool_life.remove(loaded, "hdd.0")["staying"] == []
 
 
 @pytest.mark.parametrize("command", ["remove", "replace"])

@@ -61,13 +61,14 @@ def of(directory: Path, sys: Path = SYS) -> Device | str:
     """
     try:
         descriptor = os.open(directory, os.O_PATH | os.O_CLOEXEC)
+        try:
+            # A file system whose disk has failed may answer the one and not the other.
+            number = os.fstat(descriptor).st_dev
+            mount = mounts.holding(descriptor)
+        finally:
+            os.close(descriptor)
     except OSError as error:
         return f"cannot be reached: {error.strerror}"
-    try:
-        number = os.fstat(descriptor).st_dev
-        mount = mounts.holding(descriptor)
-    finally:
-        os.close(descriptor)
     device = _by_number(number, sys) or (_by_source(mount.source, sys) if mount is not None else None)
     if device is not None:
         return device
