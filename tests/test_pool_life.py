@@ -386,13 +386,22 @@ def test_a_directory_of_another_pool_or_inside_a_server_s_is_no_server(stripewis
         (one / "inside", f"lies inside hdd.0 ({one}), on the same disk"),
         (two, f"belongs to another pool, 'other' ({two / '.other'})"),
         (two / "inside", f"lies inside {two}, which belongs to another pool, 'other'"),
+        (tmp_path, f"lies around hdd.0 ({one}), on the same disk"),
     ):
         refused = stripewise("pool", *command[:1], file, *command[1:], directory, check=False)
         assert refused.returncode == 1 and said in " ".join(refused.stderr.split()), refused.stderr
-        assert file.read_text() == before and not [entry for entry in directory.iterdir() if "own" in entry.name]
+        assert file.read_text() == before and not [entry for entry in directory.iterdir() if entry.name == ".own"]
     # A directory with nothing of a pool in it is free, and so is that of the names of this one.
     stripewise("pool", "add", file, free)
     assert "hdd.1" in [server.name for server in Pool.load(file).servers]
+
+
+def test_no_server_of_a_new_pool_lies_inside_another_one(stripewise, tmp_path):
+    (tmp_path / "one" / "inside").mkdir(parents=True)
+    made = ("pool", "init", "--hdd", tmp_path / "one", "--ssd", tmp_path / "one" / "inside", "--output")
+    refused = stripewise(*made, tmp_path / "pool.toml", check=False)
+    assert refused.returncode == 1 and "lies inside" in refused.stderr
+    assert not (tmp_path / "pool.toml").exists() and len(list((tmp_path / "one").iterdir())) == 1
 
 
 def test_a_disk_that_fails_every_look_keeps_no_command_from_the_other_disks(pool, monkeypatch):
@@ -503,9 +512,11 @@ def test_what_the_life_of_a_pool_prints_as_json_is_one_document(pool):
         (["remove", "POOL", "tape.0"], "tape.0 is none of the pool's servers"),
         (["drain", "POOL", "hdd.1", "--rate", "0"], "--rate 0: nothing would be copied"),
         (["rebalance", "POOL", "--rate", "fast"], "fast"),
+        (["add", "POOL", "disks/new", "disks/new/inside"], "disks/new/inside lies inside disks/new, on the same disk"),
     ],
 )
 def test_what_cannot_be_done_changes_nothing(pool, arguments, said):
+    (disk(pool, "new") / "inside").mkdir()
     before = pool.file.read_text()
     tier = ["--tier", "ssd"] if arguments[0] == "add" else []
     done = pool.stripewise(

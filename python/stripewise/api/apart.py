@@ -23,10 +23,12 @@ NAMESPACE = "namespace"
 def check(pool: Pool, disk: Path) -> None:
     """Refuses a directory that another pool's server is in, and one inside the directory of any pool's server.
 
-    A server of a pool keeps to a hidden directory in the one that a person names, so that the path of the hidden one
-    alone does not say so. What is mounted below a server's disk is a disk of its own. Raises `OSError` where `disk`
-    cannot be looked at. O(entries of it and of the directories above).
+    So is one around the directory of one of the pool's own. A server of a pool keeps to a hidden directory in the one
+    that a person names, so that the path of the hidden one alone does not say so. What is mounted below a server's disk
+    is a disk of its own. Raises `OSError` where `disk` cannot be looked at. O(entries of it and of the directories
+    above, and servers).
     """
+    _check_below(pool, disk)
     whole = disk.resolve()
     device = whole.stat().st_dev
     own = {server.path.resolve(): server.name for server in pool.servers}
@@ -46,6 +48,25 @@ def check(pool: Pool, disk: Path) -> None:
                 f"{disk} {what} another pool, '{marker.get('pool')}' ({root}): name a directory of its own, best on a "
                 "disk of its own"
             )
+
+
+def _check_below(pool: Pool, disk: Path) -> None:
+    whole = disk.resolve()
+    device = whole.stat().st_dev
+    for server in pool.servers:
+        place = server.path.parent.resolve()
+        if place != whole and place.is_relative_to(whole) and _is_on(place, device):
+            raise StripewiseError(
+                f"{disk} lies around {server.name} ({place}), on the same disk: name a directory on a disk of its own"
+            )
+
+
+def _is_on(place: Path, device: int) -> bool:
+    """Whether a directory is on a device; one that cannot be looked at, as of a disk that has gone, is not."""
+    try:
+        return place.stat().st_dev == device
+    except OSError:
+        return False
 
 
 def has_names_alone(pool: Pool, server: str) -> bool:

@@ -60,7 +60,7 @@ def directory_on(pool: Pool, disk: Path) -> Path:
 
     Of a server that the pool has it is the path that the pool file says, whatever links lead there. Raises
     `StripewiseError` for what is no directory, for one inside the pool's mount or namespace, or around them, and for
-    one that another pool has a server in, or that lies inside the directory of a server.
+    one that another pool has a server in, or that lies inside the directory of a server, or around one of this pool's.
     """
     try:
         if not disk.is_dir():
@@ -109,12 +109,13 @@ def add(pool: Pool, disks: Sequence[Path], tier: str | None = None) -> list[Adde
 
     One that is a server already stays one, so that the same call goes on after a kill. Raises `StripewiseError` where
     the disk of such a server is not there, and where a directory is another pool's, or lies inside one of the pool's
-    own.
+    own, around one, or inside another one of `disks`.
     """
     before = {server.path: (server, of.name) for of in pool.tiers for server in of.servers}
     roots: dict[Path, Path] = {}
     for disk in disks:
         roots.setdefault(directory_on(pool, disk), disk)
+    pools.check_each_apart([disk for root, disk in roots.items() if root not in before])
     for root, disk in roots.items():
         if root in before and not swaps.is_there(before[root][0]):
             name = before[root][0].name

@@ -26,6 +26,7 @@ __all__ = [
     "Tier",
     "Usage",
     "calibrate",
+    "check_each_apart",
     "document",
     "emulated_tiers",
     "file_of",
@@ -68,15 +69,32 @@ def emulated_tiers(base: Path, servers: Mapping[str, int]) -> list[NewTier]:
 def real_tiers(directories: Mapping[str, Iterable[Path]], pool: str) -> list[NewTier]:
     """Tiers on disks: a server of the pool named `pool` keeps to a hidden directory of that name in each directory.
 
-    Raises `StripewiseError` for what is no directory.
+    Raises `StripewiseError` for what is no directory, and for one inside another one, on the same disk.
     """
+    directories = {tier: list(disks) for tier, disks in directories.items()}
     tiers = []
     for tier, disks in directories.items():
         for disk in disks:
             if not disk.is_dir():
                 raise StripewiseError(f"{disk} is not a directory; make it, or mount its disk, first")
         tiers.append(NewTier(tier, [disk.absolute() / f".{pool}" for disk in disks]))
+    check_each_apart([disk for disks in directories.values() for disk in disks])
     return tiers
+
+
+def check_each_apart(disks: Iterable[Path]) -> None:
+    """Raises `StripewiseError` for a directory inside another one of them, on the same disk, and `OSError`.
+
+    O(directories by levels of their paths).
+    """
+    named = {disk.resolve(): disk for disk in disks}
+    for whole, disk in named.items():
+        device = whole.stat().st_dev
+        around = next((place for place in whole.parents if place in named and place.stat().st_dev == device), None)
+        if around is not None:
+            raise StripewiseError(
+                f"{disk} lies inside {named[around]}, on the same disk: name directories on disks of their own"
+            )
 
 
 def check_on_a_disk(directory: Path) -> None:
