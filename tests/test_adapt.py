@@ -23,6 +23,7 @@ from stripewise.api import adapt as adapting
 from stripewise.api import kept_lines, measured, moved, parting, promotion, relief
 from stripewise.api.activity import Done
 from stripewise.cli import adapt as printed
+from stripewise.cli import console
 from stripewise.pool import Pool
 from stripewise.usage import Usage
 
@@ -603,11 +604,11 @@ def test_bad_options_and_pools_without_heat_are_named(pool):
         ("--limit", "0", "nothing would ever move"),
         ("--limit", "-1", "--limit -1: '-1' is not a number of bytes"),
         ("--rate", "nan", "--rate nan: 'nan' is not a number of bytes"),
-        ("--planner", "none", "no planner 'none'; there is auto, "),
+        ("--planner", "none", "--planner none: no planner 'none'; there is auto, "),
     ):
         # A service that could never move anything does not begin.
         refused = pool.stripewise("adapt", pool.file, option, value, check=False)
-        assert refused.returncode == 1 and said in refused.stderr
+        assert refused.returncode == console.EXIT_USAGE and said in refused.stderr
 
 
 @pytest.mark.parametrize(

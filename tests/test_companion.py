@@ -19,6 +19,7 @@ from stripewise import StripewiseError
 from stripewise.api import adapt as adapting
 from stripewise.api import adapt_service, companion
 from stripewise.api.pacing import Pace
+from stripewise.cli import console
 from stripewise.pool import Pool
 
 
@@ -112,9 +113,9 @@ def test_what_keeps_it_from_beginning_is_said_before_anything_is_mounted(heated,
     no_heat = stripewise("mount", pool.file, "--adapt", check=False)
     assert no_heat.returncode == 1 and ("calibrate" in no_heat.stderr or "keeps no heat" in no_heat.stderr)
     address = stripewise("mount", heated, "--metrics", "nowhere", check=False)
-    assert address.returncode == 1 and "write [HOST:]PORT" in address.stderr
+    assert address.returncode == console.EXIT_USAGE and "write [HOST:]PORT" in address.stderr
     host = stripewise("mount", heated, "--metrics", "..:9123", check=False)
-    assert host.returncode == 1 and "'..' is no name of a host for the metrics" in host.stderr
+    assert host.returncode == console.EXIT_USAGE and "'..' is no name of a host for the metrics" in host.stderr
     assert not mount.is_mount() and not (heated.parent / "mount").is_mount()
     assert not beside(heated) and not beside(pool.file)
 
@@ -136,9 +137,10 @@ def test_the_process_beside_a_mount_keeps_to_the_limits(heated, stripewise):
     hours = f"{later % 24}-{(later + 1) % 24}"
     heated.write_text(heated.read_text().replace("[default]\n", '[default]\nland = "ssd"\n'))
     refused = stripewise("mount", heated, "--hours", hours, check=False)
-    assert refused.returncode == 1 and "--hours says what --adapt may move" in refused.stderr
+    assert refused.returncode == console.EXIT_USAGE and "--hours says what --adapt may move" in refused.stderr
     refused = stripewise("mount", heated, "--adapt", "--hours", "22", check=False)
-    assert refused.returncode == 1 and "write two hours" in refused.stderr and not pool.mount.is_mount()
+    assert refused.returncode == console.EXIT_USAGE and "write two hours" in refused.stderr
+    assert not pool.mount.is_mount()
     stripewise("mount", heated, "--adapt", "--hours", hours)
     (pool.mount / "young").write_bytes(bytes(300_000))
     asked = stripewise("adapt", heated, "--once", "--json")

@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from conftest import PATIENCE_S
 from stripewise import StripewiseError
 from stripewise.api import adapt, heat, metrics, parting, placing
+from stripewise.cli import console
 from stripewise.pool import Pool
 
 
@@ -220,7 +221,7 @@ def test_adapt_serves_nothing_where_it_cannot_listen_or_read_the_address(pool):
         with pytest.raises(StripewiseError, match=r"write \[HOST:\]PORT"):
             metrics.serve(Pool.load(pool.file), wrong)
     refused = pool.stripewise("adapt", pool.file, "--once", "--metrics", "nowhere", check=False)
-    assert refused.returncode == 1 and "write [HOST:]PORT" in refused.stderr
+    assert refused.returncode == console.EXIT_USAGE and "--metrics nowhere: write [HOST:]PORT" in refused.stderr
 
 
 @pytest.mark.parametrize("host", ["..", "a..b", f"{'a' * 64}.example", "\udcff", "a b", "a\0", "a\nb"])

@@ -152,7 +152,7 @@ def test_a_drain_is_taken_back_and_no_known_server_replaces_another(pool):
     assert refused.returncode == 1 and "hdd.1 is not drained" in refused.stderr
     pool.stripewise("pool", "drain", pool.file, "hdd.1")
     mixed = pool.stripewise("pool", "drain", pool.file, "hdd.1", "--cancel", "--wait", check=False)
-    assert mixed.returncode == 1 and "--cancel moves nothing" in mixed.stderr
+    assert mixed.returncode == console.EXIT_USAGE and "--cancel moves nothing" in mixed.stderr
     assert "hdd.1 takes files again" in pool.stripewise("pool", "drain", pool.file, "hdd.1", "--cancel").stdout
     assert "draining" not in pool.stripewise("pool", "show", pool.file).stdout
     for server, why in ((0, "is the directory of hdd.0 itself"), (2, "is hdd.2 of the pool already")):
@@ -511,7 +511,8 @@ def test_what_the_life_of_a_pool_prints_as_json_is_one_document(pool):
         (["replace", "POOL", "hdd.9", "disks"], "hdd.9 is none of the pool's servers"),
         (["remove", "POOL", "tape.0"], "tape.0 is none of the pool's servers"),
         (["drain", "POOL", "hdd.1", "--rate", "0"], "--rate 0: nothing would be copied"),
-        (["rebalance", "POOL", "--rate", "fast"], "fast"),
+        (["rebalance", "POOL", "--rate", "fast"], "--rate fast: "),
+        (["add", "POOL", "disks/new", "--rate", "fast"], "--rate fast: "),
         (["add", "POOL", "disks/new", "disks/new/inside"], "disks/new/inside lies inside disks/new, on the same disk"),
     ],
 )
@@ -522,7 +523,7 @@ def test_what_cannot_be_done_changes_nothing(pool, arguments, said):
     done = pool.stripewise(
         "pool", *(str(pool.file) if word == "POOL" else word for word in arguments), *tier, check=False
     )
-    assert done.returncode == 1
+    assert done.returncode == (console.EXIT_USAGE if "--rate" in arguments else console.EXIT_FAILED)
     assert said in " ".join(done.stderr.split())
     assert pool.file.read_text() == before
 

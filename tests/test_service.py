@@ -14,6 +14,7 @@ import pytest
 from conftest import PATIENCE_S
 from stripewise import StripewiseError
 from stripewise.api import orchestrating, service
+from stripewise.cli import console
 from stripewise.pool import Pool
 
 OPTIONS = ["--hours", "22-6", "--limit", "100GB", "--rate", "50MB", "--metrics", "9123", "--urgent", "--horizon", "48"]
@@ -116,7 +117,7 @@ LONG = f"{'a' * 64}.example:9123"
 )
 def test_a_unit_of_adapt_that_could_only_fail_is_not_written(adapted, config, options, why):
     refused = as_user("adapt", adapted.file, "--install-unit", *options)
-    assert refused.returncode == 1 and why in refused.stderr
+    assert refused.returncode == console.EXIT_USAGE and why in refused.stderr
     assert not config.exists() and "wrote" not in refused.stdout
 
 

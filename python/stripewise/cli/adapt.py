@@ -94,13 +94,15 @@ def adapt(
     limits = limiting.limits(limit, hours, horizon_h * 3600)
     pace = draining.pace(rate, urgent)
     _require_planner(planner)
+    limiting.at_address(metrics)
     if install_unit:
         once_alone = [option for option, given in (("--once", once), ("--dry-run", dry_run)) if given]
         if once_alone:
-            raise StripewiseError(
+            raise console.UsageError(
                 f"{once_alone[0]} decides once, and the unit of --install-unit runs for good: leave one of them out"
             )
-        _require_service(pool, metrics)
+        # A unit could only fail where no decision can be made.
+        adapt_service.require(pool)
         options = ["--period", str(period_s), "--horizon", str(horizon_h), "--planner", planner]
         options += ["--promote", str(promote_s)]
         options += ["--limit", limit] if limit is not None else []
@@ -133,17 +135,10 @@ def adapt(
 
 
 def _require_planner(planner: str) -> None:
-    """Raises `StripewiseError` for a name that no planner has: a service would fail with each decision."""
+    """Raises `UsageError` for a name that no planner has: a service would fail with each decision."""
     known = [of["name"] for of in planners()]
     if planner not in known:
-        raise StripewiseError(f"no planner '{planner}'; there is {', '.join(known)}")
-
-
-def _require_service(pool: Pool, metrics: str | None) -> None:
-    """Raises `StripewiseError` where a unit could only fail: no decision can be made, or metrics have no address."""
-    adapt_service.require(pool)
-    if metrics is not None:
-        serving.address(metrics)
+        raise console.UsageError(f"--planner {planner}: no planner '{planner}'; there is {', '.join(known)}")
 
 
 def _is_alone(pool: Pool, stack: ExitStack, *, once: bool, as_json: bool) -> bool:

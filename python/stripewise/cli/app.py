@@ -196,6 +196,8 @@ def main() -> NoReturn:
         console.fail(str(error), console.EXIT_NOT_FOUND)
     except NotExecutableError as error:
         console.fail(str(error), console.EXIT_NOT_EXECUTABLE)
+    except console.UsageError as error:
+        console.fail(str(error), console.EXIT_USAGE)
     except StripewiseError as error:
         console.fail(str(error))
     except UnicodeEncodeError as error:

@@ -31,6 +31,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from stripewise import StripewiseError
 from stripewise.api.json_text import json_text
 from stripewise.terminal import middle, name, plain
 
@@ -204,6 +205,10 @@ def warn(message: str) -> None:
 def hint(message: str) -> None:
     """Logs a remedy to stderr."""
     err.print(Text.assemble(("hint", "bold cyan"), ": ", plain(message)))
+
+
+class UsageError(StripewiseError):
+    """The command line is wrong: an option has a value that it cannot have."""
 
 
 def fail(message: str, code: int = EXIT_FAILED) -> NoReturn:

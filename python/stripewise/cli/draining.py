@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stripewise import StripewiseError
 from stripewise.api.pacing import Pace
 from stripewise.cli import console
 from stripewise.cli.limits import size_of
@@ -29,10 +28,10 @@ Everything = Annotated[bool, typer.Option("--all", help="List every file that st
 
 
 def pace(rate: str | None, urgent: bool) -> Pace:
-    """The pace that the options ask for."""
+    """The pace that the options ask for. Raises `UsageError` for a rate that is none."""
     bytes_per_s = None if rate is None else size_of("--rate", rate)
     if bytes_per_s == 0:
-        raise StripewiseError(f"--rate {rate}: nothing would be copied; name at least 1B")
+        raise console.UsageError(f"--rate {rate}: nothing would be copied; name at least 1B")
     return Pace(bytes_per_s, urgent)
 
 

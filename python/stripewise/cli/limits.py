@@ -8,8 +8,10 @@ from typing import Annotated
 import typer
 
 from stripewise import StripewiseError
+from stripewise.api import metrics as serving
 from stripewise.api.adapt import DAY_S, Limits
 from stripewise.api.pools import parse_bytes
+from stripewise.cli.console import UsageError
 
 Limit = Annotated[
     str | None,
@@ -26,26 +28,35 @@ Hours = Annotated[
 
 
 def limits(limit: str | None, hours: str | None, horizon_s: float = DAY_S) -> Limits:
-    """The limits that the options ask for."""
+    """The limits that the options ask for. Raises `UsageError` with the option where they cannot be so."""
     day_bytes = None if limit is None else size_of("--limit", limit)
     if day_bytes == 0:
-        raise StripewiseError(f"--limit {limit}: nothing would ever move; name at least 1B, or ask with --dry-run")
+        raise UsageError(f"--limit {limit}: nothing would ever move; name at least 1B, or ask with --dry-run")
     return Limits(horizon_s, day_bytes, None if hours is None else _hours(hours))
 
 
 def size_of(option: str, text: str) -> int:
-    """The bytes that an option names. Raises `StripewiseError` with the option where that is no size."""
+    """The bytes that an option names. Raises `UsageError` with the option where that is no size."""
     try:
         return parse_bytes(text)
     except StripewiseError as error:
-        raise StripewiseError(f"{option} {text}: {error}") from None
+        raise UsageError(f"{option} {text}: {error}") from None
+
+
+def at_address(metrics: str | None) -> None:
+    """Raises `UsageError` for what is no address to serve metrics at; nothing is listened at."""
+    if metrics is not None:
+        try:
+            serving.address(metrics)
+        except StripewiseError as error:
+            raise UsageError(f"--metrics {error}") from None
 
 
 def _hours(text: str) -> tuple[int, int]:
     found = re.fullmatch(r"(\d{1,2})-(\d{1,2})", text)
     begin, end = (int(number) for number in found.groups()) if found else (24, 24)
     if begin > 23 or end > 23:
-        raise StripewiseError(f"--hours {text}: write two hours from 0 to 23, such as 22-6")
+        raise UsageError(f"--hours {text}: write two hours from 0 to 23, such as 22-6")
     if begin == end:
-        raise StripewiseError(f"--hours {text}: nothing would ever move; leave it out to move data at any hour")
+        raise UsageError(f"--hours {text}: nothing would ever move; leave it out to move data at any hour")
     return begin, end

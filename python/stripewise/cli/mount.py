@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from stripewise import StripewiseError
 from stripewise.api import adapt_service, companion, running
 from stripewise.api.pools import Pool
 from stripewise.cli import console, draining
@@ -52,7 +51,8 @@ def mount(
     given = {"--limit": limit, "--hours": hours, "--rate": rate}
     without = [option for option, value in given.items() if value is not None]
     if without and not adapt:
-        raise StripewiseError(f"{without[0]} says what --adapt may move: give that, too, or leave it out")
+        raise console.UsageError(f"{without[0]} says what --adapt may move: give that, too, or leave it out")
+    limiting.at_address(metrics)
     wanted = adapt_service.Wanted(limiting.limits(limit, hours), pace=draining.pace(rate, urgent=False))
     if adapt or metrics is not None:
         status, url = companion.mount(pool, directory, adapt=wanted if adapt else None, metrics=metrics)

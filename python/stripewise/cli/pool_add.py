@@ -47,7 +47,7 @@ def pool_add(
     \b
     Exit codes: 0 added or there before, files that stay are named; 1 refused.
     """
-    pool = Pool.load(pool_file)
+    pool, pace = Pool.load(pool_file), draining.pace(rate, urgent)
     found = pool_life.add(pool, directories, tier)
     names = [of.server for of in found]
     added = [{"server": of.server, "directory": str(of.directory), "is_new": of.is_new} for of in found]
@@ -62,7 +62,7 @@ def pool_add(
         console.hint(f"`stripewise pool rebalance {pool_file}` gives it its share of the files that are there")
         return
     with draining.moving(f"filling {', '.join(names)}") as progress:
-        filled = pool_life.fill(pool, names, pace=draining.pace(rate, urgent), progress=progress)
+        filled = pool_life.fill(pool, names, pace=pace, progress=progress)
     if as_json:
         console.document({"servers": added, "decision": filled.decision, "evened": filled.evened})
         return

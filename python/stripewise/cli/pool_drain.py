@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stripewise import StripewiseError
 from stripewise.api import pool_life
 from stripewise.api.pools import Pool
 from stripewise.cli import console, draining
@@ -60,7 +59,7 @@ def pool_drain(
     pool = Pool.load(pool_file)
     if cancel:
         if to is not None or wait or dry_run or rate is not None or urgent:
-            raise StripewiseError("--cancel moves nothing: leave out the options that say how files move")
+            raise console.UsageError("--cancel moves nothing: leave out the options that say how files move")
         pool_life.take_back(pool, server)
         if as_json:
             console.document({"server": server, "state": "used"})
