@@ -62,10 +62,23 @@ def test_heat_and_the_last_decision_with_its_plans_are_shown(hot):
     why = r"[\d.]+ [mu]?s gained in the horizon, [\d.]+ [mu]?s for moving"
     assert re.search(rf"^adapt, [\d.]+ m?s ago: kept: {why}$", shown, flags=re.MULTILINE)
     assert f"({decision['ratio']:.2f}x), planner {decision['planner']}" in shown
-    fastest = min(decision["plans"], key=lambda plan: (plan["predicted_s"], plan["planner"]))
+    fitting = [plan for plan in decision["plans"] if not plan["excess_bytes"]]
+    fastest = min(fitting, key=lambda plan: (plan["predicted_s"], plan["planner"]))
     assert f"considered: {fastest['planner']} " in shown
     assert f"and {len(decision['plans']) - 3} more" in shown
     assert "predicted" not in shown, "nothing has moved"
+
+
+def test_a_plan_that_does_not_fit_says_so_and_comes_after_those_that_do():
+    plans = [
+        {"planner": "large", "predicted_s": 1.0, "excess_bytes": 3 << 20},
+        {"planner": "slow", "predicted_s": 3.0, "excess_bytes": 0},
+        {"planner": "fast", "predicted_s": 2.0, "excess_bytes": None},
+    ]
+    decision = {"time_s": time.time(), "verdict": "kept", "plans": plans}
+    shown = cli_adapted.shown(SimpleNamespace(decision=decision, move=None, gain=None, hottest=[]))[-1].plain
+    assert shown == "  considered: fast 2.00 s, slow 3.00 s, large 1.00 s (does not fit: 3.0 MiB too much)"
+    assert adapted._plans(decision) == "fast 2.00 s, slow 3.00 s, large 1.00 s (does not fit)"
 
 
 def test_a_gain_is_shown_as_predicted_and_then_as_measured(hot):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["as_number", "copied_bytes", "lines", "moved_heat_s", "number", "plans", "relieved"]
+__all__ = ["Considered", "as_number", "copied_bytes", "lines", "moved_heat_s", "number", "plans", "relieved"]
 
 Line = Mapping[str, Any]
 LARGEST = 1e300
@@ -65,12 +66,23 @@ def moved_heat_s(decision: Line) -> float:
     return sum(max(0.0, number(of, "moved_heat_s") or 0.0) for of in _steps(decision))
 
 
-def plans(decision: Line) -> list[tuple[str, float]]:
-    """The planners with the seconds that the model says the requests take by their layouts, the fastest first."""
+@dataclass(frozen=True)
+class Considered:
+    """A plan that was considered. One that does not fit comes after all that do."""
+
+    excess_bytes: float
+    """By how much it is more than its servers have room for; 0: it fits, as far as is known."""
+    predicted_s: float
+    """That the model says the requests take by its layouts."""
+    planner: str
+
+
+def plans(decision: Line) -> list[Considered]:
+    """The plans that were considered: the fastest first of those that fit, and then of the others."""
     found = decision.get("plans")
     known = [
-        (time_s, str(plan.get("planner")))
+        Considered(max(0.0, number(plan, "excess_bytes") or 0.0), time_s, str(plan.get("planner")))
         for plan in (found if isinstance(found, list) else [])
         if isinstance(plan, dict) and (time_s := number(plan, "predicted_s")) is not None
     ]
-    return [(name, time_s) for time_s, name in sorted(known)]
+    return sorted(known, key=lambda plan: (plan.excess_bytes > 0, plan.predicted_s, plan.planner))

@@ -331,7 +331,10 @@ def _plan_and_move(
         decision["planner"] = document["planner"]
         if document["comparison"] is not None:
             compared = document["comparison"]["planners"]
-            decision["plans"] = [{"planner": of["planner"], "predicted_s": of["predicted_s"]} for of in compared]
+            decision["plans"] = [
+                {"planner": of["planner"], "predicted_s": of["predicted_s"], "excess_bytes": of["excess_bytes"]}
+                for of in compared
+            ]
         head = document["layout"].split(FILE)[0]
         pays = swaps.Pays(limits.horizon_s / heat["period_s"], move_s_per_byte(pool))
         swapped = swaps.find(pool, heat, pays, document["layout"])

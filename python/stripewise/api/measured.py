@@ -20,13 +20,14 @@ from stripewise._native import StripewiseError
 from stripewise.api import activity, moved
 from stripewise.api.activity import Done
 from stripewise.api.kept_lines import Kept
-from stripewise.decided import as_number, copied_bytes, number, plans
+from stripewise.decided import Considered, as_number, copied_bytes, number, plans
 from stripewise.pool import Pool, Server
 from stripewise.usage import Usage
 
 __all__ = [
     "BEGUN",
     "STATE",
+    "Considered",
     "Full",
     "Gain",
     "begin",

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
     from stripewise.api.adapt import Decision
     from stripewise.api.heat import HotFile
-    from stripewise.api.measured import Gain
+    from stripewise.api.measured import Considered, Gain
     from stripewise.api.moving import Move
     from stripewise.api.watching import Seen
 
 MOST_PLANS = 3
-"""Of those that were considered: the fastest."""
+"""Of those that were considered: the fastest that fit, and then of the others."""
 
 
 def shown(seen: Seen) -> list[RenderableType]:
@@ -65,10 +65,15 @@ def _decision(decision: Decision) -> list[str]:
         )
     plans = measured.plans(decision)
     if plans:
-        fastest = ", ".join(f"{planner} {seconds(time_s)}" for planner, time_s in plans[:MOST_PLANS])
+        fastest = ", ".join(map(_considered, plans[:MOST_PLANS]))
         more = f", and {len(plans) - MOST_PLANS} more" if len(plans) > MOST_PLANS else ""
         lines.append(f"  considered: {fastest}{more}")
     return [*lines, *_promoted(decision)]
+
+
+def _considered(plan: Considered) -> str:
+    too_much = f" (does not fit: {about_bytes(plan.excess_bytes)} too much)" if plan.excess_bytes else ""
+    return f"{plan.planner} {seconds(plan.predicted_s)}{too_much}"
 
 
 def _numbers(decision: Decision, *keys: str) -> list[float]:

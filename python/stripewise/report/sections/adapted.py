@@ -147,8 +147,11 @@ def _row(decision: Mapping[str, Any]) -> list[object]:
 
 
 def _plans(decision: Mapping[str, Any]) -> str:
-    """The planners with what each predicts, the fastest first; of old decisions the winner alone. What else moved."""
-    known = [f"{name} {seconds(time_s)}" for name, time_s in decided.plans(decision)]
+    """The planners with what each predicts, those that fit first; of old decisions the winner. What else moved."""
+    known = [
+        f"{of.planner} {seconds(of.predicted_s)}{' (does not fit)' if of.excess_bytes else ''}"
+        for of in decided.plans(decision)
+    ]
     relieved = [f"relief of {step.get('tier')}" for step in decided.relieved(decision)]
     promoted = decision.get("promoted")
     times = int(decided.number(promoted, "times") or 0) if isinstance(promoted, dict) else 0
