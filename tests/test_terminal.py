@@ -12,7 +12,7 @@ import rich.console
 
 from stripewise.api.progress import told
 from stripewise.cli import console, draining, fsck, show
-from stripewise.terminal import middle
+from stripewise.terminal import middle, plain
 
 NASTY = "[/red]:smile:\x1b[35;5m\x1b]0;owned\x07\x9b2J\u202etxt\r\udcff"
 SHOWN = r"[/red]:smile:\x1b[35;5m\x1b]0;owned\x07\x9b2J\u202etxt\r\udcff"
@@ -69,6 +69,14 @@ def test_names_are_text_on_a_terminal(way, monkeypatch):
     assert SHOWN in shown
     for command in ("\x1b[35;5m", "\x1b]0", "\x07", "\x9b", "\u202e", "\udcff"):
         assert command not in shown
+
+
+@pytest.mark.parametrize("letter", ["\u200b", "\u00ad", "\u2060", "\ufeff", "\u3164", "\ufe0f", "\U000e0041"])
+def test_names_that_differ_by_what_is_shown_as_nothing_look_different(letter):
+    shown = plain(f"run{letter}.dat")
+    assert shown == f"run{letter.encode('unicode_escape').decode()}.dat"
+    for kept in ("\u00e9", "e\u0301", "\u65e5\u672c", "\U0001f600", "\u0646\u0627\u0645", "a b"):
+        assert plain(kept) == kept
 
 
 def test_names_are_text_in_the_bar_of_a_notebook(monkeypatch):

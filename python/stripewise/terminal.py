@@ -2,14 +2,18 @@
 
 import re
 
-_COMMANDING = re.compile(
-    "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff]"
+_INVISIBLE = (
+    "\\u00ad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5\\u180b-\\u180f\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\u2800\\u3164"
+    "\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff0-\\ufffb\\U0001d173-\\U0001d17a\\U000e0000-\\U000e0fff"
 )
-"""What a terminal obeys, or what turns the order of letters, and bytes that are no text; not tab and line feed."""
+"""What is shown as nothing: names that differ by it alone would look alike. Some of it turns the order of letters."""
+
+_COMMANDING = re.compile(f"[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\ud800-\\udfff{_INVISIBLE}]")
+"""What a terminal obeys, what it shows as nothing, and bytes that are no text; not tab and line feed."""
 
 
 def plain(text: str) -> str:
-    """The text with what a terminal would obey written out, as `\\x1b` for an escape."""
+    """The text with what a terminal would obey, or show as nothing, written out, as `\\x1b` for an escape."""
     return _COMMANDING.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
