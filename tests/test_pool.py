@@ -9,6 +9,7 @@ import pytest
 from conftest import PATIENCE_S
 from stripewise import StripewiseError, _native, devices
 from stripewise.api import adapt, heat, pools, reporting
+from stripewise.cli import pool_calibrate
 from stripewise.pool import Pool
 
 
@@ -233,3 +234,22 @@ def test_a_disk_without_room_for_what_calibration_writes_is_named_before_anythin
     assert "needs 268,435,456" in said and "free 264,339,456 bytes" in said
     with pytest.raises(StripewiseError, match=r"hdd.0 in .*, hdd.1 in .*needs 805,306,368"):
         pools.calibrate(loaded, ["hdd"])
+
+
+def test_a_server_whose_transfers_take_no_time_is_calibrated(pool, monkeypatch, capsys):
+    """Memory can be so fast that noise hides what a byte takes."""
+    fit = {
+        "startup_min_s": 1e-6,
+        "startup_max_s": 2e-6,
+        "transfer_s_per_byte": 0.0,
+        "sequential_startup_s": None,
+        "ahead_bytes": 0,
+        "residual": 0.5,
+        "requests": 9,
+    }
+    server = {"name": "hdd.0", "method": "direct I/O", "read": fit, "write": {**fit, "transfer_s_per_byte": 1e-8}}
+    tier = {"servers": [server], "names": None, "warnings": []}
+    monkeypatch.setattr(pool_calibrate.pools, "calibrate", lambda *_, **__: [tier])
+    pool_calibrate.pool_calibrate(pool.file, dry_run=True)
+    read, write = (line for line in capsys.readouterr().out.splitlines() if "direct I/O" in line)
+    assert "100" not in read and "100" in write

@@ -81,7 +81,7 @@ def pool_calibrate(
                     seconds(fit["startup_max_s"]),
                     "-" if fit["sequential_startup_s"] is None else seconds(fit["sequential_startup_s"]),
                     about_bytes(fit["ahead_bytes"]) if fit["ahead_bytes"] else "-",
-                    mb_per_s(1 / fit["transfer_s_per_byte"]),
+                    _bandwidth(fit["transfer_s_per_byte"]),
                     f"{fit['residual']:.1%}",
                     str(fit["requests"]),
                     server["method"],
@@ -95,3 +95,8 @@ def pool_calibrate(
             console.warn(warning)
     if not dry_run:
         console.say(f"wrote the profiles of {', '.join(chosen)} into {pool_file}")
+
+
+def _bandwidth(transfer_s_per_byte: float) -> str:
+    """In MB/s; of memory, whose transfers take no time that can be told from noise, it is not known."""
+    return mb_per_s(1 / transfer_s_per_byte) if transfer_s_per_byte > 0 else "-"
