@@ -203,7 +203,9 @@ def test_a_disk_that_died_is_given_up_with_a_list(pool):
     root.rename(root.with_name("broken"))
     lost = pool.stripewise("pool", "remove", pool.file, "hdd.1", "--lost", check=False)
     assert lost.returncode == 1
-    assert "f: stays on hdd.1 with 128 KiB, bytes 65536-131071, 327680-393215" in lost.stdout
+    assert "f: has lost 128 KiB, bytes 65536-131071, 327680-393215, but for holes\n" in lost.stdout
+    assert "moved 0 files from hdd.1; 1 file has lost bytes, 0 files stay\n" in lost.stdout
+    assert "remove each first" in lost.stderr
     assert "hdd.1 is removed" in lost.stdout
     pool.python("import sys; assert open(f'{sys.argv[1]}/f', 'rb').read(65536) == bytes(range(256)) * 256")
     failed = pool.run("sh", "-c", f"cat {pool.mount}/f > /dev/null", check=False)

@@ -57,13 +57,18 @@ def moving(what: str, besides: str = "") -> Iterator[Progress]:
         raise
 
 
-def end(done: Drained, server: str, said: str, *, everything: bool, document: dict[str, Any] | None) -> None:
-    """Says what was done, or prints it as a `document` with more in it; exits with a failure where files stay."""
+def end(
+    done: Drained, server: str, said: str, *, everything: bool, document: dict[str, Any] | None, lost: bool = False
+) -> None:
+    """Says what was done, or prints it as a `document` with more in it; exits with a failure where files stay.
+
+    With `lost` the server is gone, and what files have there, too.
+    """
     if document is not None:
         console.document({**document, **done})
     else:
         if done["moved_files"] or done["staying"]:
-            report(done, server, everything=everything)
+            (_report_lost if lost else report)(done, server, everything=everything)
         console.result(said)
     if done["staying"]:
         raise SystemExit(console.EXIT_FAILED)
@@ -80,6 +85,25 @@ def report(done: Drained, server: str, *, everything: bool) -> None:
     )
 
 
+def _report_lost(done: Drained, server: str, *, everything: bool) -> None:
+    """Says what was moved, and lists what is lost; a file with no byte there that could not be moved stays."""
+    staying = done["staying"]
+    for file in console.shown(staying, everything=everything):
+        what = (
+            f"has lost{_stretches(file)}, but for holes" if file["bytes"] else f"stays on {server}: {name(file['why'])}"
+        )
+        console.result(f"{name(file['path'])}: {what}")
+    console.say_more(staying, "files have lost bytes, or stay", everything=everything)
+    losers = sum(file["bytes"] > 0 for file in staying)
+    console.result(
+        f"moved {counted(done['moved_files'], 'file')} from {server}; {counted(losers, 'file')} "
+        f"{'has' if losers == 1 else 'have'} lost bytes, {counted(len(staying) - losers, 'file')} "
+        f"{'stays' if len(staying) - losers == 1 else 'stay'}"
+    )
+    if losers:
+        console.hint("restore such files from a backup: remove each first, as nothing can be written in its place")
+
+
 def hint_at_names(pool: Pool) -> None:
     """Says that the disk of a server that was removed has to stay."""
     console.hint(f"the names of the pool are still on that disk, in {name(str(pool.namespace))}: leave it mounted")
@@ -88,17 +112,19 @@ def hint_at_names(pool: Pool) -> None:
 def list_staying(done: Drained, server: str, *, everything: bool) -> None:
     """Lists what stays."""
     for file in console.shown(done["staying"], everything=everything):
-        console.result(f"{name(file['path'])}: stays on {server}{_stretches(file)}: {name(file['why'])}")
+        console.result(f"{name(file['path'])}: stays on {server}{_held(file)}: {name(file['why'])}")
     console.say_more(done["staying"], "files stay", everything=everything)
 
 
+def _held(file: StayingFile) -> str:
+    return f" with{_stretches(file)}" if file["bytes"] else ""
+
+
 def _stretches(file: StayingFile) -> str:
-    if not file["bytes"]:
-        return ""
     named = ", ".join(f"{begin}-{end - 1}" for begin, end in file["stretches"][:SHOWN_STRETCHES])
     more = max(0, len(file["stretches"]) - SHOWN_STRETCHES) + file["left_out"]
     rest = f" and {counted(more, 'more range')}" if more else ""
-    return f" with {about_bytes(file['bytes'])}, bytes {named}{rest}"
+    return f" {about_bytes(file['bytes'])}, bytes {named}{rest}"
 
 
 def report_rebalanced(done: Rebalanced, *, dry_run: bool, everything: bool) -> None:

@@ -43,4 +43,4 @@ def pool_remove(
     if keeps_names and not done["staying"]:
         draining.hint_at_names(pool)
     said = f"{server} is removed" if lost or not done["staying"] else f"{server} is not removed"
-    draining.end(done, server, said, everything=everything, document={} if as_json else None)
+    draining.end(done, server, said, everything=everything, document={} if as_json else None, lost=lost)
