@@ -398,6 +398,15 @@ def test_a_directory_of_another_pool_or_inside_a_server_s_is_no_server(stripewis
     assert "hdd.1" in [server.name for server in Pool.load(file).servers]
 
 
+def test_an_empty_name_is_not_the_working_directory(pool):
+    """It is what a variable of a shell leaves that is not set."""
+    before, new = pool.file.read_text(), disk(pool, "new")
+    for command in (["add", pool.file, ""], ["add", pool.file, new, ""], ["replace", pool.file, "hdd.0", ""]):
+        refused = pool.stripewise("pool", *command, check=False)
+        assert refused.returncode == console.EXIT_USAGE and "the directory is empty" in " ".join(refused.stderr.split())
+        assert pool.file.read_text() == before and not list(new.iterdir())
+
+
 def test_no_server_of_a_new_pool_lies_inside_another_one(stripewise, tmp_path):
     (tmp_path / "one" / "inside").mkdir(parents=True)
     made = ("pool", "init", "--hdd", tmp_path / "one", "--ssd", tmp_path / "one" / "inside", "--output")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -25,6 +26,17 @@ SHOWN_STRETCHES = 4
 Rate = Annotated[str | None, typer.Option("--rate", metavar="SIZE", help="Most bytes copied in a second, as 50MB.")]
 Urgent = Annotated[bool, typer.Option("--urgent", help="Do not rest while the servers are busy for programs.")]
 Everything = Annotated[bool, typer.Option("--all", help="List every file that stays, however many.")]
+
+
+def disk(text: str) -> Path:
+    """The directory of a disk, for the `parser` of an argument.
+
+    Raises `typer.BadParameter` for an empty word, as of a variable of a shell that is not set: it is the working
+    directory as a path.
+    """
+    if not text:
+        raise typer.BadParameter("the name of the directory is empty: name one on the disk, or . for this one")
+    return Path(text)
 
 
 def pace(rate: str | None, urgent: bool) -> Pace:

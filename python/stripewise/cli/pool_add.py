@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 def pool_add(
     pool_file: Annotated[Path, typer.Argument(metavar="POOL", help="Pool file.")],
-    directories: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Directories, one on each new disk.")],
+    directories: Annotated[
+        list[Path], typer.Argument(metavar="DIR...", parser=draining.disk, help="Directories, one on each new disk.")
+    ],
     tier: Annotated[
         str | None, typer.Option(metavar="TIER", help="The tier that they are of; left out: by the kind of the disk.")
     ] = None,

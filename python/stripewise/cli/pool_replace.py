@@ -13,7 +13,9 @@ from stripewise.cli import draining
 def pool_replace(
     pool_file: Annotated[Path, typer.Argument(metavar="POOL", help="Pool file.")],
     server: Annotated[str, typer.Argument(metavar="OLD", help="The server that goes, such as hdd.1.")],
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A directory on the new disk.")],
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", parser=draining.disk, help="A directory on the new disk.")
+    ],
     wait: Annotated[
         bool, typer.Option("--wait", help="Go on until the files that programs keep in their place have moved, too.")
     ] = False,
