@@ -97,6 +97,30 @@ def stripewise(tmp_path):
     return Stripewise(tmp_path)
 
 
+STUCK_PLANNER = """
+import ctypes, pathlib
+from stripewise import _native
+
+libc, lock = ctypes.CDLL(None), ctypes.create_string_buffer(64)
+
+def plan(*_, **__):
+    # No signal ends this wait, as none ends what calculates; another thread runs meanwhile.
+    pathlib.Path(BEGUN).touch()
+    libc.pthread_mutex_lock(lock)
+    libc.pthread_mutex_lock(lock)
+
+_native.plan = plan
+"""
+
+
+def with_a_stuck_planner(directory):
+    """The environment of commands whose planner takes for ever, and the file that it makes when it begins."""
+    begun = directory / "begun"
+    (directory / "sitecustomize.py").write_text(STUCK_PLANNER.replace("BEGUN", repr(str(begun))))
+    paths = [str(directory), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {"PYTHONPATH": ":".join(paths)}, begun
+
+
 READ_HOT = """
 import os, sys
 file = os.open(f"{sys.argv[1]}/f", os.O_RDONLY)

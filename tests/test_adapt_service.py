@@ -13,7 +13,7 @@ from contextlib import contextmanager, nullcontext
 
 import pytest
 
-from conftest import BIN, PATIENCE_S
+from conftest import BIN, PATIENCE_S, with_a_stuck_planner
 from stripewise import StripewiseError, _native
 from stripewise.api import adapt as adapting
 from stripewise.api import (
@@ -327,6 +327,41 @@ def test_a_service_that_systemd_stops_or_whose_terminal_is_closed_leaves_nothing
     assert list(scratch.iterdir()) == []
     with adapting.alone(Pool.load(hot[1])):
         pass
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 130)])
+def test_a_signal_ends_a_service_at_once_whose_planner_takes_long(hot, tmp_path, number, code):
+    """With nothing left behind. A planner may calculate for minutes, and knows of no signals."""
+    variables, begun = with_a_stuck_planner(tmp_path)
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    command = ["env", "--default-signal=INT", BIN / "stripewise", "adapt", hot[1], "--promote", "0"]
+    environment = {**os.environ, **variables, "TMPDIR": str(scratch)}
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment) as service:
+        try:
+            end_s = time.monotonic() + PATIENCE_S
+            while not begun.exists():
+                assert time.monotonic() < end_s and service.poll() is None
+                time.sleep(0.05)
+            assert list(scratch.iterdir())
+            service.send_signal(number)
+            assert service.wait(PATIENCE_S) == code
+        finally:
+            service.kill()
+    assert list(scratch.iterdir()) == []
+    with adapting.alone(Pool.load(hot[1])):
+        pass
+
+
+def test_what_is_waited_for_beside_signals_gives_and_raises_what_it_would_without():
+    def fail():
+        raise TimeoutError("of the call")
+
+    assert ending.heeding(lambda: 7) == 7
+    with pytest.raises(TimeoutError, match="of the call"):
+        ending.heeding(fail)
+    with ThreadPoolExecutor(1) as other:
+        assert other.submit(ending.heeding, lambda: 8).result() == 8
 
 
 def test_a_sighup_that_is_ignored_ends_nothing():

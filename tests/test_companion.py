@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import signal
+import sys
 import time
 import urllib.request
 from dataclasses import asdict
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from conftest import PATIENCE_S
+from conftest import PATIENCE_S, with_a_stuck_planner
 from stripewise import StripewiseError
 from stripewise.api import adapt as adapting
 from stripewise.api import adapt_service, companion
@@ -106,6 +107,23 @@ def test_it_decides_and_serves_until_the_mount_ends(heated, stripewise):
     stripewise("umount", heated)
     eventually(lambda: not beside(heated))
     stripewise("adapt", heated, "--once")  # The right to adapt is free.
+
+
+def test_it_ends_with_the_mount_while_it_plans(heated, stripewise, tmp_path):
+    """The next mount is adapted, too: the process beside the last one has the right to it no more."""
+    write = "import sys; open(sys.argv[1] + '/file', 'wb').write(bytes(300_000))"
+    stripewise("run", "--quiet", "--pool", heated, "--", sys.executable, "-c", write, heated.parent / "mount")
+    variables, begun = with_a_stuck_planner(tmp_path)
+    stripewise("mount", heated, "--adapt", env=variables)
+    try:
+        eventually(begun.exists)
+        stripewise("umount", heated)
+        eventually(lambda: not beside(heated))
+        stripewise("mount", heated, "--adapt")
+        stripewise("umount", heated)
+    finally:
+        for process in beside(heated):
+            os.kill(process, signal.SIGKILL)
 
 
 def test_what_keeps_it_from_beginning_is_said_before_anything_is_mounted(heated, stripewise, pool):

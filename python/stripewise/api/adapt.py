@@ -459,8 +459,8 @@ def _best(candidates: list[_Candidate]) -> _Candidate:
 def _predicted(asked: _Asked, layout: str) -> _native.BeforeAfter:
     file = asked.scratch / "new.layout"
     file.write_text(layout, encoding="utf-8")
-    pool = asked.pool
-    return _native.predict(asked.trace.native, str(pool.file), str(pool.mount), str(file), asked.cuts_s)["total"]
+    trace, pool, cuts_s = asked.trace.native, asked.pool, asked.cuts_s
+    return ending.heeding(lambda: _native.predict(trace, str(pool.file), str(pool.mount), str(file), cuts_s))["total"]
 
 
 def _with_regions(head: str, files: Mapping[str, swaps.Regions]) -> str:

@@ -4,14 +4,17 @@
 starts       takes the right to adapt, listens, says so or what keeps it from that
 mounted      is told that the mount is there, or ends with the pipe
 works        a decision a period, until the mount is another one, or gone
+ends         between two steps of a move, or else a moment later where it is, as by SIGTERM
 ```
 """
 
 from __future__ import annotations
 
+import _thread
 import errno
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -19,6 +22,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
+from threading import Thread
 from typing import Any, TypeVar
 
 from stripewise import launch, mounts
@@ -35,6 +39,8 @@ T = TypeVar("T")
 
 LOOK_S = 1.0
 """Between two looks whether the mount is there."""
+STOPS_S = 0.5
+"""For how long a move may take to stop by itself once the mount is gone."""
 ENDS_S = 5.0
 """For how long it waits for what a process beside a mount has that was just unmounted: some looks of that one."""
 
@@ -143,11 +149,20 @@ def _serve(pool: Pool, asked: dict[str, Any]) -> None:
         if not sys.stdin.readline():
             return
         is_mounted = _Mounted(directory)
+        Thread(target=_end_with, args=[_Mounted(directory)], daemon=True).start()
         while is_mounted():
             if asked["adapt"] is not None:
                 _adapt(pool, _wanted(asked["adapt"]), is_mounted)
             else:
                 time.sleep(LOOK_S)
+
+
+def _end_with(is_mounted: Callable[[], bool]) -> None:
+    """Ends this process once the mount is gone, whatever it does: while it plans, no step asks for the mount."""
+    while is_mounted():
+        time.sleep(LOOK_S / 2)
+    time.sleep(STOPS_S)
+    _thread.interrupt_main(signal.SIGTERM)
 
 
 def _adapt(pool: Pool, wanted: adapt_service.Wanted, is_mounted: Callable[..., bool]) -> None:

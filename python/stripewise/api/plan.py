@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stripewise import _native, hints
-from stripewise.api import frames, html
+from stripewise.api import ending, frames, html
 from stripewise.api.alike import PlannedAlike, planned_alike
 from stripewise.api.frames import Columns
 from stripewise.api.layout_file import HasLayout
@@ -46,10 +46,12 @@ def plan(
     options: dict[str, Any] = {"planner": planner, "processes": processes, "max_regions": max_regions}
     below = servers.root(root)
     if servers.pool is not None and below is not None:
-        document = _native.plan(trace.native, str(servers.pool.file), below, **options)
+        file = str(servers.pool.file)
+        document = ending.heeding(lambda: _native.plan(trace.native, file, below, **options))
         at = Path(below)
     else:
-        document = _native.plan_on_cluster(trace.native, str(servers.cluster), root=below, **options)
+        cluster_file = str(servers.cluster)
+        document = ending.heeding(lambda: _native.plan_on_cluster(trace.native, cluster_file, root=below, **options))
         at = Path(document["root"])
     return Plan(document, servers, at, lambda: servers.advised(trace, below, document["layout"]))
 

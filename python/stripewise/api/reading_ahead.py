@@ -41,7 +41,8 @@ def hinted(pool: Pool, heat: PoolHeat) -> list[ProposedHint]:
         log = scratch / "recent.csv"
         if not _write_requests(pool, paths, log):
             return []
-        found = _native.hints_for(traces.read(log).native, str(pool.file), str(pool.mount))
+        trace = traces.read(log).native
+        found = ending.heeding(lambda: _native.hints_for(trace, str(pool.file), str(pool.mount)))
     return [hint for hint in found if hint["optimisation"].startswith(f"{NAME}=")]
 
 
