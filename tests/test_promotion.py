@@ -63,6 +63,13 @@ def fast(pool):
     return found
 
 
+def test_a_look_asks_once_for_each_file_however_many_sizes_of_a_move_it_weighs(pool, monkeypatch):
+    looks, asked, ask = Looks(pool), [], _native.file_stat
+    monkeypatch.setattr(_native, "file_stat", lambda *words: asked.append(words[-1]) or ask(*words))
+    assert len(promotion.PARTS) > 1 and looks.look({20: 400_000})["files"] == 1
+    assert asked == ["f"]
+
+
 def test_what_is_hot_since_the_last_look_comes_at_once_and_then_for_what_has_cooled(pool):
     looks = Looks(pool)
     first = looks.look({20: 400_000, 21: 400_000, 22: 400_000, 23: 400_000})

@@ -235,6 +235,25 @@ def test_no_more_is_copied_than_may_be_and_all_of_what_is_over_tiers_is(spanned)
     assert (copied(needed), copied(needed - 1)) == (needed, 0)
 
 
+def test_several_swaps_ask_once_for_each_file_and_each_plan(spanned, monkeypatch):
+    """In a pool of thousands of files that is most of the time which a decision takes, and a look."""
+    asked = []
+    for name in ("file_stat", "layout_parse"):
+
+        def counted(*words, ask=getattr(_native, name)):
+            asked.append(words[-1])
+            return ask(*words)
+
+        monkeypatch.setattr(_native, name, counted)
+    heat, present = heat_of({4: 900_000}), swaps.Present()
+    kinds = (swaps.Spans.NONE, swaps.Spans.ALL)
+    known = [swaps.find(spanned, heat, PAYS, OVER_TIERS, spans, present) for spans in kinds]
+    few = swaps.few(spanned, heat, PAYS, 1 << 40, OVER_TIERS, spans=swaps.Spans.ALL, present=present)
+    assert sorted(asked) == sorted(["f", OVER_TIERS])
+    assert known == [swaps.find(spanned, heat, PAYS, OVER_TIERS, spans) for spans in kinds] and known[1]
+    assert few.regions == known[1]
+
+
 @pytest.mark.parametrize(("widths", "comes"), [(["hdd.0-1:64KiB", "ssd.0:64KiB"], True), (None, False)])
 def test_without_a_model_a_width_that_balances_the_servers_stays(tmp_path, widths, comes):
     """The SSD takes a fiftieth of an HDD's time, and has fifty times as much of the round."""

@@ -337,8 +337,9 @@ def _plan_and_move(
             ]
         head = document["layout"].split(FILE)[0]
         pays = swaps.Pays(limits.horizon_s / heat["period_s"], move_s_per_byte(pool))
-        swapped = swaps.find(pool, heat, pays, document["layout"])
-        over_tiers = swaps.find(pool, heat, pays, document["layout"], swaps.Spans.ALL)
+        present = swaps.Present()
+        swapped = swaps.find(pool, heat, pays, document["layout"], present=present)
+        over_tiers = swaps.find(pool, heat, pays, document["layout"], swaps.Spans.ALL, present)
         if not document["changes"] and not swapped and not over_tiers:
             return _kept(decision, "the layouts are as the planner would have them")
         # Of the sum of all periods' halves, the last period has about half.
@@ -728,18 +729,22 @@ def _part_within(asked: _Asked, chosen: _Candidate, most_bytes: int) -> _Candida
 
     What has to be joined is copied, too, so that less is tried where all of it is above.
     """
+    present = swaps.Present()
     for share in (1, 2, 4, 8):
-        found = [of for of in _parts_of(asked, chosen, most_bytes // share, share) if of.moved_bytes <= most_bytes]
+        each = _parts_of(asked, chosen, most_bytes // share, share, present)
+        found = [of for of in each if of.moved_bytes <= most_bytes]
         paying = [of for of in found if of.movable and of.gain_s > of.move_s]
         if paying:
             return max(paying, key=lambda of: of.gain_s - of.move_s)
     return None
 
 
-def _parts_of(asked: _Asked, chosen: _Candidate, most_bytes: int, share: int) -> Iterator[_Candidate]:
+def _parts_of(
+    asked: _Asked, chosen: _Candidate, most_bytes: int, share: int, present: swaps.Present
+) -> Iterator[_Candidate]:
     head = chosen.layout.split(FILE)[0]
     spans = swaps.Spans.ALL if chosen.name == OVER_TIERS else swaps.Spans.NONE
-    few = swaps.few(asked.pool, asked.heat, asked.pays, most_bytes, chosen.layout, spans=spans)
+    few = swaps.few(asked.pool, asked.heat, asked.pays, most_bytes, chosen.layout, spans=spans, present=present)
     if few.regions:
         yield _candidate(asked, f"swaps within the limit, {share}", _with_regions(head, few.regions))
     files = _changing(asked, chosen)

@@ -175,9 +175,10 @@ class Promoter:
         chance = 2 * (1 - forecast.decay) / (1 + forecast.decay)
         pays = swaps.Pays(PAYS_WITHIN_S / self.look_s, self.move_s_per_byte, chance)
         read_again = self._read_again(heat, forecast)
-        batches = []
+        batches, present = [], swaps.Present()
         for part in PARTS:
-            few = swaps.few(self.pool, read_again, pays, limit / part, spans=swaps.Spans.SURE, warm=heat)
+            spans = swaps.Spans.SURE
+            few = swaps.few(self.pool, read_again, pays, limit / part, spans=spans, warm=heat, present=present)
             self._has_room = few.has_room
             batches.append(self._batch(few))
         allowed = [of for of in batches if most_bytes is None or of.copied_bytes <= most_bytes]

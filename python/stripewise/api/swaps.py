@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from stripewise._native import PoolHeat, TierPart
     from stripewise.pool import Pool, Server, Tier
 
-__all__ = ["MARKER", "Few", "Pays", "Regions", "Spans", "faster", "few", "find", "is_there", "usable"]
+__all__ = ["MARKER", "Few", "Pays", "Present", "Regions", "Spans", "faster", "few", "find", "is_there", "usable"]
 
 ALIKE = 1.1
 """Parts whose heat differs by less are equally hot; what comes must be hotter than what leaves by as much."""
@@ -44,6 +44,32 @@ MOST_PARTS = 4096
 
 Regions = list[tuple[int, list[str]]]
 """Offset and round of each region of a file."""
+
+
+@dataclass
+class Present:
+    """What swaps ask of files and plans: once for several, as of one decision, or of one look."""
+
+    regions: dict[str, Regions] = field(default_factory=dict)
+    """Of files as they are; none of one that is gone, or has no layout."""
+    rounds: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    """By layout file, the round that it has most often on each tier."""
+
+    def regions_of(self, pool: Pool, path: str) -> Regions:
+        """Those of a file. Where they are not known yet, the pool is opened."""
+        if path not in self.regions:
+            try:
+                stat = _native.file_stat(str(pool.file), path)
+            except StripewiseError:
+                stat = {}
+            self.regions[path] = _joined((region["offset"], region["round"]) for region in stat.get("regions", ()))
+        return self.regions[path]
+
+    def rounds_of(self, pool: Pool, planned: str) -> dict[str, list[str]]:
+        """Those of a layout file."""
+        if planned not in self.rounds:
+            self.rounds[planned] = _most_often(pool, planned)
+        return self.rounds[planned]
 
 
 class Spans(Enum):
@@ -131,6 +157,7 @@ class _Files:
     heat: PoolHeat
     rounds: Mapping[str, list[str]]
     """The round of files that are not on a tier yet, by its name."""
+    present: Present
     known: dict[str, Regions] = field(default_factory=dict)
     spans: Spans = Spans.NONE
     warm: PoolHeat | None = None
@@ -161,11 +188,7 @@ class _Files:
     def regions(self, path: str) -> Regions:
         """Those of a file; none of one that is gone, or has no layout."""
         if path not in self.known:
-            try:
-                stat = _native.file_stat(str(self.pool.file), path)
-            except StripewiseError:
-                stat = {}
-            found = _joined((region["offset"], region["round"]) for region in stat.get("regions", ()))
+            found = self.present.regions_of(self.pool, path)
             if not found:
                 return []
             self.known[path] = found
@@ -303,14 +326,22 @@ class _Files:
         return self.rounds.get(tier.name, default)
 
 
-def find(pool: Pool, heat: PoolHeat, pays: Pays, planned: str, spans: Spans = Spans.NONE) -> dict[str, Regions]:
+def find(
+    pool: Pool,
+    heat: PoolHeat,
+    pays: Pays,
+    planned: str,
+    spans: Spans = Spans.NONE,
+    present: Present | None = None,
+) -> dict[str, Regions]:
     """Swaps that pay: all files with heat and others that change, as they would be; none where nothing pays.
 
     O(hot parts log of them, and files of the pool).
 
     A file that comes to a tier for the first time gets the round that a `planned` layout file has there most often.
     """
-    files = _Files(pool, heat, _most_often(pool, planned), spans=spans)
+    present = present or Present()
+    files = _Files(pool, heat, present.rounds_of(pool, planned), present, spans=spans)
     _swap(files, pays, math.inf)
     return files.known if files.changed else {}
 
@@ -343,6 +374,7 @@ def few(
     *,
     spans: Spans = Spans.NONE,
     warm: PoolHeat | None = None,
+    present: Present | None = None,
 ) -> Few:
     """The swaps of `find` that gain most, as many as move no more than `most_bytes`.
 
@@ -350,7 +382,9 @@ def few(
     file has there most often. By `Spans.SURE` what spans tiers leaves if it is not `warm` either, which is all heat.
     O(hot parts log of them, and files of the pool).
     """
-    files = _Files(pool, heat, {} if planned is None else _most_often(pool, planned), spans=spans, warm=warm)
+    present = present or Present()
+    rounds = {} if planned is None else present.rounds_of(pool, planned)
+    files = _Files(pool, heat, rounds, present, spans=spans, warm=warm)
     _swap(files, pays, most_bytes)
     changed = {path: files.known[path] for path in sorted(files.changed)}
     return Few(
