@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from conftest import Stripewise, with_a_file_beside_an_ssd
 from stripewise import _native
-from stripewise.api import shares, swaps
+from stripewise.api import shares, swaps, tier_room
+from stripewise.pool import Pool
 
 MIB = 1 << 20
 HDD, SSD = ["hdd.0-1:64KiB"], ["ssd.0:64KiB"]
@@ -101,6 +102,22 @@ def test_a_dead_disk_whose_mount_point_is_left_takes_nothing(tmp_path):
     ssd.mkdir()
     assert [of.name for tier in pool.tiers for of in swaps.usable(tier)] == ["hdd.0", "hdd.1", "ssd.0"]
     assert swapped(pool, {20: 900_000}) == {0: HDD, 20: SSD, 21: HDD}
+
+
+def test_a_tier_that_programs_have_filled_above_its_capacity_has_no_room(tmp_path):
+    """Each file has a few bytes there, for which the disk takes a block."""
+    Stripewise(tmp_path)(
+        "pool", "init", tmp_path / "p", "--emulate", "--hdd", "2", "--ssd", "1", "--capacity", "ssd=64KiB"
+    )
+    file = tmp_path / "p/pool.toml"
+    file.write_text(file.read_text().replace('width = "64KiB"', 'width = "4KiB"'))
+    make = "import sys; [open(f'{sys.argv[1]}/{n}', 'xb').write(b'x' * 8200) for n in range(40)]"
+    Stripewise(tmp_path)("run", "--quiet", "--pool", file, "--", "python3", "-c", make, tmp_path / "p/mount")
+    pool = Pool.load(file)
+    known = _native.pool_tier_parts(str(file), "ssd")
+    (room,) = known["rooms"]
+    assert room["used_bytes"] > 64 << 10 and room["free_bytes"] == 0
+    assert tier_room.left_bytes(pool, "ssd", known) <= 0
 
 
 HOLES = """

@@ -31,13 +31,16 @@ def left_bytes(pool: Pool, tier: str, known: TierParts) -> int:
     """How much more files may have on a tier: as much on each server as the smallest has. Less than 0: they have more.
 
     Reserves are left free, what is above the mark, and a stripe on each server: regions need not have as much on each.
+    What files take of a disk is more than their bytes, in blocks, and programs may have filled a server unevenly, or
+    above the capacity of the tier: no more comes than what is free.
     """
     rooms = known["rooms"]
     if not rooms:
         return 0
     least = min(_most_bytes(room, reserve, mark(pool, tier)) for room, reserve in _reserved(rooms))
     most_bytes = max(0, least - pool.default_width_bytes) * len(rooms)
-    return most_bytes - sum(sum(part["by_server"].values()) for part in known["parts"])
+    left_bytes = most_bytes - sum(sum(part["by_server"].values()) for part in known["parts"])
+    return min(left_bytes, min(room["free_bytes"] for room in rooms) * len(rooms))
 
 
 def _reserved(rooms: list[TierRoom]) -> Iterable[tuple[TierRoom, int]]:
