@@ -12,7 +12,6 @@
 use crate::file::inode::Inode;
 use crate::file::lockfile::Purpose;
 use crate::file::placed_file::PlacedFile;
-use crate::file::resize::longer;
 use crate::format::extent::{datafile_bytes, file_bytes};
 use crate::format::surplus::{DatafileWrite, Surplus};
 use crate::os::error::Result;
@@ -131,7 +130,7 @@ impl Inode {
         self.lower_lengths(&file, to)?;
         self.end_move_beside(&file)?;
         let mut all = Ok(());
-        for (index, _) in longer(&file, to)? {
+        for (index, _) in file.striped().longer_than(to)? {
             all = all.and(self.cut_datafile(&file, index, to));
         }
         // Writers of the head take no lock.

@@ -129,8 +129,8 @@ impl PlacedFile {
         self.refresh_beside(newer, self.move_beside())
     }
 
-    /// [`PlacedFile::refresh`] with whether the file is being moved beside its writers. Of another version nothing is taken over: whoever
-    /// writes to the places known here still marks it.
+    /// [`PlacedFile::refresh`] with whether the file is being moved beside its writers. Of another version nothing is taken over: a write
+    /// to the places known here is still marked.
     pub(crate) fn refresh_beside(&self, newer: &Placement, moves: MoveBeside) -> bool {
         let key = |of: &Placement| (of.handle, of.version, of.owner, of.identity, of.bypass);
         let old = &self.placement;

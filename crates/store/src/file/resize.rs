@@ -3,11 +3,10 @@
 use crate::file::cut_back::Flag;
 use crate::file::inode::{HandleGuard, Inode};
 use crate::file::lockfile::{LockFile, Purpose};
-use crate::file::paths::striped::stat_datafile;
 use crate::file::placed_file::{MoveBeside, PlacedFile};
 use crate::file::rights::remove_datafile;
 use crate::file::writers::Collected;
-use crate::format::extent::{datafile_bytes, gaps};
+use crate::format::extent::gaps;
 use crate::format::handle::Handle;
 use crate::format::placement::{Datafile, Datafiles};
 use crate::os::error::{Error, Result};
@@ -18,19 +17,6 @@ use rustix::fd::BorrowedFd;
 use rustix::fs::{FallocateFlags, SeekFrom, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
 use stripewise_layout::{MAX_OFFSET, ServerId};
-
-/// The datafiles that are longer than what a file of `size_bytes` has in them, and how long that is.
-pub(crate) fn longer(file: &PlacedFile, size_bytes: u64) -> Result<Vec<(u16, u64)>> {
-    let mut longer = Vec::new();
-    file.striped().for_each_present(|index, fd| {
-        let wanted = datafile_bytes(file.datafiles(), index, size_bytes);
-        if stat_datafile(fd)?.st_size as u64 > wanted {
-            longer.push((index, wanted));
-        }
-        Ok(())
-    })?;
-    Ok(longer)
-}
 
 /// Fails, before anything is cut, where a datafile cannot be: its time is set to what it is, which a file system that
 /// has become read-only, has failed or has gone refuses as it would refuse the cut.
@@ -121,7 +107,7 @@ impl Inode {
             self.reload()?;
             file = self.file()?;
         }
-        let longer = longer(&file, size_bytes)?;
+        let longer = file.striped().longer_than(size_bytes)?;
         // Also where only a hole at the end is cut: the copy reaches to the old end.
         if file.move_beside() != MoveBeside::No && (!longer.is_empty() || self.stat()?.st_size as u64 > size_bytes) {
             self.end_move_beside(&file)?;
@@ -224,7 +210,7 @@ impl Inode {
     /// handle is made durable first; and it must not come back behind a new end after the handle forgot the truncation,
     /// so that what was cut is made durable before that. Nothing is synced where nothing is cut.
     fn trim(&self, file: &PlacedFile, size_bytes: u64) -> Result<()> {
-        let longer = longer(file, size_bytes)?;
+        let longer = file.striped().longer_than(size_bytes)?;
         if longer.is_empty() {
             return Ok(());
         }
@@ -286,7 +272,7 @@ impl Inode {
     /// no change of the file.
     fn finish_cut(&self, file: &PlacedFile, size_bytes: u64) -> Result<()> {
         let inode_bytes = self.stat()?.st_size as u64;
-        let longer = longer(file, size_bytes)?;
+        let longer = file.striped().longer_than(size_bytes)?;
         if inode_bytes <= size_bytes && longer.is_empty() {
             return Ok(());
         }

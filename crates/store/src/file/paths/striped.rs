@@ -7,6 +7,7 @@ use crate::backend::plane::{DataPlane, OpenServer};
 use crate::file::engine::Direction;
 use crate::file::extents::LastExtent;
 use crate::file::paths::place::{PartPlace, PlacePath};
+use crate::format::extent::datafile_bytes;
 use crate::format::handle::Present;
 use crate::format::identity::Identity;
 use crate::format::placement::{Datafile, Datafiles, Placement};
@@ -191,6 +192,19 @@ impl Striped {
             all = all.and(self.sync_datafile(index, data_only));
         }
         all
+    }
+
+    /// The datafiles that are longer than what a file of `size_bytes` has in them, and how long that is.
+    pub(crate) fn longer_than(&self, size_bytes: u64) -> Result<Vec<(u16, u64)>> {
+        let mut longer = Vec::new();
+        self.for_each_present(|index, fd| {
+            let wanted = datafile_bytes(&self.datafiles, index, size_bytes);
+            if stat_datafile(fd)?.st_size as u64 > wanted {
+                longer.push((index, wanted));
+            }
+            Ok(())
+        })?;
+        Ok(longer)
     }
 
     /// Makes the bytes of datafile `index` durable. By an error the caller is told of all that may be lost until now.
@@ -459,7 +473,7 @@ impl Drop for Striped {
 }
 
 /// Attributes of a datafile; EBADF of one that another thread has just let go of.
-pub(crate) fn stat_datafile(fd: BorrowedFd<'_>) -> rustix::io::Result<rustix::fs::Stat> {
+fn stat_datafile(fd: BorrowedFd<'_>) -> rustix::io::Result<rustix::fs::Stat> {
     let stat = rustix::fs::fstat(fd)?;
     if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile { Ok(stat) } else { Err(Errno::BADF) }
 }
