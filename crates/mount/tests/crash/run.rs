@@ -402,8 +402,10 @@ pub fn power_cuts(script: &Script, states: u64, cut: &mut Cut) -> Vec<String> {
     for last in (1..all.len()).rev() {
         all.swap(last, dice.roll(last as u64 + 1) as usize);
     }
+    // The end of the script first, when all has been synced that ever is: the others may all be from before.
+    let end = (cuts.len() - 1, Loss::All);
     let (mut here, mut problems) = (Cut::default(), Vec::new());
-    for (checked, (cut, loss)) in all.iter().take(states as usize).enumerate() {
+    for (checked, (cut, loss)) in [end].iter().chain(&all).take(states as usize).enumerate() {
         let (disk, begun, ended, _) = &cuts[*cut];
         here.states += 1;
         here.inside += u64::from(begun > ended);
