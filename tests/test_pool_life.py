@@ -72,6 +72,43 @@ def servers_of(stripewise, file, name):
     return found
 
 
+SYNCS = """
+import os, sys
+file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o644)
+os.pwrite(file, b"x" * 1_000_000, 0)
+print("written", flush=True)
+for line in sys.stdin:
+    os.fsync(file) if line == "sync\\n" else os.pwrite(file, line.encode(), 0)
+    print("done", flush=True)
+"""
+
+
+@pytest.mark.parametrize("options", [[], ["--no-preload"]])
+@pytest.mark.parametrize("writes_again", [True, False])
+def test_a_sync_after_the_file_has_left_a_server_that_is_gone_finds_nothing_lost(pool, options, writes_again):
+    """What was written before the move, and not synced by its writer, the mover has synced."""
+    command = [BIN / "stripewise", "run", "--quiet", *options, "--pool", pool.file, "--"]
+    command += [sys.executable, "-c", SYNCS, pool.mount / "file"]
+    program = subprocess.Popen(list(map(str, command)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def said(line=None):
+        if line is not None:
+            program.stdin.write(f"{line}\n")
+            program.stdin.flush()
+        return program.stdout.readline()
+
+    try:
+        assert said() == "written\n"
+        pool.stripewise("pool", "drain", pool.file, "hdd.1", "--urgent")
+        assert not writes_again or said("more") == "done\n"
+        pool.stripewise("pool", "remove", pool.file, "hdd.1")
+        assert said("sync") == "done\n"
+    finally:
+        program.stdin.close()
+        program.wait(PATIENCE_S)
+    assert program.returncode == 0
+
+
 def test_programs_go_on_while_servers_come_and_go(mounted):
     """Python programs, cp, SQLite and a log: through the mount, and past it under the preload."""
     pool, stop = mounted, mounted.base / "stop"

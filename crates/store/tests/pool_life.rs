@@ -28,6 +28,31 @@ fn datafiles(root: &Path) -> usize {
     shelves.map(|shelf| std::fs::read_dir(shelf.path()).unwrap().count()).sum()
 }
 
+/// The command was killed in its last step, which clears the directory.
+#[test]
+fn what_a_removal_has_left_of_its_server_goes_when_it_is_run_again() {
+    let pool = TestPool::new(3);
+    let marker = pool.root(1).join(".stripewise");
+    let (text, again) =
+        (std::fs::read_to_string(&marker).unwrap(), || remove(&pool.pool.file, "disk.1", false, &mut On));
+    again().unwrap();
+    assert!(!marker.exists() && refused(again()).contains("was removed"));
+    std::fs::create_dir_all(pool.root(1)).unwrap();
+    std::fs::write(&marker, &text).unwrap();
+    assert_eq!(again().unwrap(), Drained::default());
+    assert!(!marker.exists() && refused(again()).contains("was removed"));
+    // By its mark it is another server's by now.
+    std::fs::create_dir_all(pool.root(1)).unwrap();
+    std::fs::write(&marker, text.replace("disk.1 #1", "disk.3 #3")).unwrap();
+    assert!(refused(again()).contains("was removed") && marker.exists());
+    // It has bytes that came with a disk from before.
+    std::fs::write(&marker, &text).unwrap();
+    std::fs::create_dir_all(pool.root(1).join("00")).unwrap();
+    std::fs::write(pool.root(1).join("00").join("0000000000000100.00000001"), "bytes").unwrap();
+    let why = refused(again());
+    assert!(why.contains("datafiles that no file of the tree names") && marker.exists(), "{why}");
+}
+
 #[test]
 fn a_drained_server_is_empty_and_can_be_removed() {
     let pool = TestPool::new(4);

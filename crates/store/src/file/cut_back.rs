@@ -75,74 +75,61 @@ impl Inode {
     /// # Errors
     /// A datafile could not be cut; the others are.
     pub fn cut_back(&self, surplus: &Surplus) -> Result<()> {
-        self.without_writers(|| {
-            let file = self.file()?;
-            if file.placement().version != surplus.version {
-                return Ok(());
-            }
-            let end = self.end_without(&file, surplus)?;
-            self.lower_lengths(&file, end)?;
-            self.end_move_beside(&file)?;
-            let mut all = Ok(());
-            for part in &surplus.parts {
-                all = all.and(self.cut_datafile(&file, part.index, end));
-            }
-            all
-        })
+        self.without_writers(|| self.cut_surplus(surplus, false))
     }
 
-    /// Cuts off what an append that failed half-way has left behind byte `to`, where it would have ended at `most_bytes`; unless another
-    /// has written behind that meanwhile, whose bytes stay where they are. For a registered writer that keeps appends out.
-    ///
-    /// Other processes wait as for a truncation. In a shared pool, in which some see no change of this one, nothing is done where one is
-    /// registered as a writer. A kill leaves what is not cut yet, as after any failed write.
+    /// [`Inode::cut_back`] of an append, for a registered writer that keeps appends out: also where another process is registered as a
+    /// writer, which waits as for a truncation. In a shared pool, in which some see no change of this one, nothing is done there.
     ///
     /// # Errors
-    /// A server is missing, or a datafile could not be cut.
-    pub(crate) fn cut_failed_append(&self, to: u64, most_bytes: u64) -> Result<()> {
-        self.wait_for_pages()?;
+    /// As [`Inode::cut_back`].
+    pub(crate) fn cut_back_append(&self, surplus: &Surplus) -> Result<()> {
         if self.store.plane().is_shared() {
-            return self.without_writers(|| self.cut_append(to, most_bytes));
+            return self.cut_back(surplus);
         }
         let _change = self.change_handle_in_order()?;
         let lock = self.registered_lock()?;
+        // A kill before all is cut leaves the rest, as after any write that failed.
         lock.lock(Purpose::Cut, true)?;
         let done = {
             let _flag = Flag::set(&self.cutting);
             self.bump_epoch();
             // What a writer has written before it looked at the epoch is seen from here on.
             fence(Ordering::SeqCst);
-            self.cut_append(to, most_bytes)
+            self.cut_surplus(surplus, true)
         };
         lock.unlock(Purpose::Cut)?;
         done
     }
 
-    /// While no writer's bytes can come to be counted as written.
-    fn cut_append(&self, to: u64, most_bytes: u64) -> Result<()> {
+    /// While no writer's bytes can come to be counted as written. `is_stored`: another process may have put the size with the surplus into
+    /// the inode.
+    fn cut_surplus(&self, surplus: &Surplus, is_stored: bool) -> Result<()> {
         let file = self.file()?;
-        let (found, all) = self.open_attributes()?;
-        all?;
-        // A single datafile has taken nothing behind what it could not take.
-        if file.is_one_datafile() || found.size_bytes <= to || found.size_bytes > most_bytes {
+        if file.placement().version != surplus.version {
             return Ok(());
         }
-        self.lower_lengths(&file, to)?;
+        let inode_bytes = self.stat()?.st_size as u64;
+        let end_of = |part: &DatafileWrite| file_bytes(file.datafiles(), part.index, part.to);
+        let is_stored = is_stored
+            && surplus.kept_to >= file.placement().layout.head_in_inode_bytes()
+            && surplus.parts.iter().map(end_of).max() == Some(inode_bytes);
+        let end = self.end_without(&file, surplus)?.max(if is_stored { 0 } else { inode_bytes });
+        self.lower_lengths(&file, end)?;
         self.end_move_beside(&file)?;
         let mut all = Ok(());
-        for (index, _) in file.striped().longer_than(to)? {
-            all = all.and(self.cut_datafile(&file, index, to));
+        for part in &surplus.parts {
+            all = all.and(self.cut_datafile(&file, part.index, end));
         }
-        // Writers of the head take no lock.
-        if to >= file.placement().layout.head_in_inode_bytes() && self.stat()?.st_size as u64 > to {
-            all = all.and(self.truncate_inode(to));
+        if is_stored && end < inode_bytes {
+            all = all.and(self.truncate_inode(end));
         }
         all
     }
 
-    /// Size of the file without the surplus.
+    /// Size of the file without the surplus, as far as its datafiles say.
     fn end_without(&self, file: &PlacedFile, surplus: &Surplus) -> Result<u64> {
-        let mut end = surplus.kept_to.max(self.stat()?.st_size as u64);
+        let mut end = surplus.kept_to;
         // A server that is missing has nothing of what is to be cut.
         let _ = file.striped().for_each_length(|index, fd, length| {
             let part = surplus.parts.iter().find(|part| part.index == index);

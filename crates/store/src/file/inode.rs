@@ -463,7 +463,8 @@ impl Inode {
                 self.wait_for_cut();
             }
             let file = self.file()?;
-            if self.is_cut_beside.load(Ordering::Acquire) {
+            // No writer of datafiles has left it to who writes the head alone.
+            if self.is_cut_beside.load(Ordering::Acquire) && self.registration_now().is_some() {
                 self.wait_for_cut_beside(alone)?;
                 continue;
             }
@@ -716,11 +717,21 @@ impl Inode {
     }
 }
 
+/// What becomes of what servers have taken behind the bytes that count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cuts {
+    /// It stays.
+    Nothing,
+    /// It is cut off, unless another process writes the file.
+    Write,
+    /// It is cut off: the next record must not begin behind it.
+    Append,
+}
+
 /// How the store's own requests find a file's bytes: by its handle.
 pub(crate) struct ByHandle<'a> {
     pub(crate) inode: &'a Inode,
-    /// Whether what servers have taken behind the bytes that count is cut off again.
-    pub(crate) cuts: bool,
+    pub(crate) cuts: Cuts,
     pub(crate) sender: Sender,
     /// The gate has let it pass already.
     pub(crate) is_admitted: bool,
@@ -763,10 +774,12 @@ impl<'a> Placements for ByHandle<'a> {
     }
 
     fn cut_back(&self, surplus: &Surplus) -> Result<()> {
-        if self.cuts {
-            // The write has failed in any case. What cannot be cut off stays, as where others write.
-            let _ = self.inode.cut_back(surplus);
-        }
+        // The write has failed in any case. What cannot be cut off stays, as where others write.
+        let _ = match self.cuts {
+            Cuts::Nothing => Ok(()),
+            Cuts::Write => self.inode.cut_back(surplus),
+            Cuts::Append => self.inode.cut_back_append(surplus),
+        };
         Ok(())
     }
 

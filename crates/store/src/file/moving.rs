@@ -58,7 +58,9 @@ impl Inode {
         let switched = self.write_moved_handle(handle).and_then(|()| self.sync_inode());
         switched.map_err(|error| {
             // Until the disk says which of the two it has, both are whole only as long as neither generation is removed.
-            match sync_old().and_then(|()| self.write_handle(&before)).and_then(|()| self.sync_inode()) {
+            let is_set = self.read_handle().map_or(true, |now| now != before);
+            let old = if is_set { sync_old() } else { Ok(()) };
+            match old.and_then(|()| self.write_handle(&before)).and_then(|()| self.sync_inode()) {
                 Ok(()) => error,
                 Err(_) => Error::Unsure { source: Box::new(error) },
             }
@@ -393,7 +395,11 @@ impl<'a> Move<'a> {
             ..self.handle.clone()
         };
         self.inode.record_move(&self.old, &self.copy, self.size_bytes)?;
-        let done = self.inode.switch(&switched, || self.old.striped().sync_some(false, |_| true));
+        let done = self.inode.switch(&switched, || {
+            // Who has written there is told by the next sync, too.
+            let synced = self.old.striped().sync_some(false, |_| true);
+            synced.inspect_err(|error| self.inode.note_lost(error.errno()))
+        });
         self.is_unsure = matches!(done, Err(Error::Unsure { .. }));
         self.has_switched = done.is_ok();
         done

@@ -1,6 +1,6 @@
 //! Requests on a file's bytes, by who sends them. All go through the door of the data plane.
 
-use crate::file::inode::{ByHandle, Inode};
+use crate::file::inode::{ByHandle, Cuts, Inode};
 use crate::file::lockfile::Purpose;
 use crate::file::placements;
 use crate::os::error::{Error, Result};
@@ -57,7 +57,7 @@ impl Inode {
 }
 
 impl<'a> Requests<'a> {
-    fn places(&self, cuts: bool) -> ByHandle<'a> {
+    fn places(&self, cuts: Cuts) -> ByHandle<'a> {
         ByHandle { inode: self.inode, cuts, sender: self.sender, is_admitted: self.are_admitted }
     }
 
@@ -92,7 +92,7 @@ impl<'a> Requests<'a> {
     /// [`Requests::read_at`] into several buffers.
     pub fn read_vectored_at(&self, bufs: &mut [IoSliceMut<'_>], offset: u64) -> Result<usize> {
         self.put_gathered()?;
-        placements::read(&self.places(true), bufs, offset).inspect_err(|_| self.inode.store.let_go_of_dead())
+        placements::read(&self.places(Cuts::Write), bufs, offset).inspect_err(|_| self.inode.store.let_go_of_dead())
     }
 
     /// Writes at `offset`, which may lie beyond the end. The file must be registered for writing.
@@ -102,22 +102,26 @@ impl<'a> Requests<'a> {
 
     /// [`Requests::write_at`] from several buffers.
     pub fn write_vectored_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> Result<usize> {
+        self.write_cut_by(bufs, offset, Cuts::Write)
+    }
+
+    fn write_cut_by(&self, bufs: &[IoSlice<'_>], offset: u64, cuts: Cuts) -> Result<usize> {
         self.put_gathered_or_give_up()?;
         if !self.are_gathered {
             self.inode.leave_reserve_free(|| bufs.iter().fold(offset, |end, buf| end.saturating_add(buf.len() as u64)));
         }
-        placements::write(&self.places(true), bufs, offset)
-            .or_else(|error| self.write_off_full_tier(bufs, offset, error))
+        placements::write(&self.places(cuts), bufs, offset)
+            .or_else(|error| self.write_off_full_tier(bufs, offset, cuts, error))
             .inspect_err(|_| self.inode.store.let_go_of_dead())
     }
 
     /// The write that has failed with `error`, once more where the file has left the metadata tier, which has no room for it.
     #[cold]
-    fn write_off_full_tier(&self, bufs: &[IoSlice<'_>], offset: u64, error: Error) -> Result<usize> {
+    fn write_off_full_tier(&self, bufs: &[IoSlice<'_>], offset: u64, cuts: Cuts, error: Error) -> Result<usize> {
         if !self.inode.leaves_full_tier(&error) {
             return Err(error);
         }
-        placements::write(&Requests { are_admitted: true, ..*self }.places(true), bufs, offset)
+        placements::write(&Requests { are_admitted: true, ..*self }.places(cuts), bufs, offset)
     }
 
     /// Writes all of `buf` at `offset`, as [`Requests::write_at`] does; where a server fails, the stripes of all others are
@@ -131,7 +135,7 @@ impl<'a> Requests<'a> {
         let mut all = self.put_gathered_or_give_up();
         // What it fails with is found out below, stripe by stripe. Nothing is cut off: the kernel that keeps the pages says
         // where the file ends.
-        let mut done = placements::write(&self.places(false), &[IoSlice::new(buf)], offset).unwrap_or(0);
+        let mut done = placements::write(&self.places(Cuts::Nothing), &[IoSlice::new(buf)], offset).unwrap_or(0);
         let rest = Requests { are_admitted: true, ..*self };
         while done < buf.len() {
             let at = offset + done as u64;
@@ -239,14 +243,7 @@ impl<'a> Requests<'a> {
         // A cut that a process has died in comes first: it says where the file ends.
         self.inode.to_write(false)?;
         let end = self.inode.certain_size_bytes()?;
-        let done = self.write_at(buf, end);
-        let count = *done.as_ref().unwrap_or(&0);
-        if count < buf.len() {
-            // Servers that had space may have taken what comes behind: the next record must not begin after that. What cannot be cut
-            // off stays.
-            let _ = self.inode.cut_failed_append(end + count as u64, end + buf.len() as u64);
-        }
-        done.map(|count| (end, count))
+        self.write_cut_by(&[IoSlice::new(buf)], end, Cuts::Append).map(|count| (end, count))
     }
 }
 

@@ -166,7 +166,10 @@ impl Inode {
         }
         self.finish_cut(&*self.file()?, size_bytes)?;
         handle.truncating_to = Some(MAX_OFFSET);
-        self.write_handle(&handle)
+        self.write_handle(&handle)?;
+        // It was seen once more meanwhile.
+        self.is_cut_beside.store(false, Ordering::Release);
+        Ok(())
     }
 
     /// [`Inode::change_handle`] after the cut of a process that has died in it: else that would be finished later, with what comes now.

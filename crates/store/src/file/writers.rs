@@ -141,7 +141,7 @@ impl Inode {
         Ok(())
     }
 
-    /// [`Inode::register_writer`] if it need not wait; whether it is registered.
+    /// [`Inode::register_writer`] if no change of the layout makes it wait; whether it is registered. A cut does, to its end.
     ///
     /// # Errors
     /// As [`Inode::register_writer`].

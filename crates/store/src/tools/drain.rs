@@ -601,12 +601,20 @@ pub fn remove(file: &Path, name: &str, lost: bool, watch: &mut dyn DrainWatch) -
 /// # Errors
 /// As [`check_empty`]; the directory cannot be cleared.
 fn unmake_removed(store: &Arc<Store>, server: &Server) -> Result<bool> {
-    let left = Server { state: ServerState::Draining, ..server.clone() };
+    let kind = store.pool().tiers[server.tier].kind;
+    let left = Server { state: ServerState::Draining, kind, ..server.clone() };
     let site = crate::backend::site(&left);
     let wanted = marker_server(&left.name, left.id);
     let is_left = |text: &[u8]| check_marker(text, store.plane().pool_uuid(), &wanted).is_ok();
     if !site.marker().is_ok_and(|text| is_left(&text)) {
         return Ok(false);
+    }
+    if let Some(first) = store.files_naming(left.id)?.paths.first() {
+        let (name, root, first) = (&left.name, left.root.display(), first.display());
+        return Err(Error::Invalid(format!(
+            "{name} was removed, and files such as {first} have bytes in {root}, which is there again: copy what you need out of it, \
+             restore the files that `stripewise fsck` lists, and remove the directory; nothing was changed"
+        )));
     }
     check_empty(store, &left)?;
     site.unmake().map_err(Error::io("remove", &left.root))?;

@@ -240,11 +240,14 @@ impl Striped {
         any
     }
 
-    /// Whether an open datafile is on its server as that stands now. Four system calls.
+    /// Whether an open datafile is on its server as that stands now, or stood last: one that was removed meanwhile has not come back as
+    /// another. Four system calls.
     fn is_of_its_server(&self, fd: RawFd, datafile: Datafile) -> bool {
-        let backend = self.plane.server(datafile.server).and_then(OpenServer::current);
+        let Ok(server) = self.plane.server(datafile.server) else { return false };
+        // One that has come back is taken over.
+        let _ = server.current();
         // SAFETY: a slot's descriptor stays open as long as `self` lives.
-        backend.is_ok_and(|backend| backend.holds(unsafe { BorrowedFd::borrow_raw(fd) }))
+        server.backend().is_ok_and(|backend| backend.holds(unsafe { BorrowedFd::borrow_raw(fd) }))
     }
 
     /// Calls `f` with index and attributes of each datafile that exists and can be reached, and the least size of the file
