@@ -418,3 +418,50 @@ fn times_and_modes_that_are_set_while_files_move() {
         assert_eq!(library.look(name), expected);
     }
 }
+
+/// A change of a file by its name meets the removal of that, which this mount or the other makes: it finds the file or none, and nothing of
+/// the file is left.
+#[test]
+fn a_change_of_a_file_whose_name_goes_finds_no_file_and_leaves_nothing() {
+    const ROUNDS: usize = 100;
+    let (pool, mounts) = two_mounts(&["s0", "s1", "s2"], ["rw", "rw"]);
+    let set = |path: &Path| {
+        let now = Timespec { tv_sec: 1_000_000_000, tv_nsec: 0 };
+        let times = Timestamps { last_access: now, last_modification: now };
+        rustix::fs::utimensat(rustix::fs::CWD, path, &times, AtFlags::empty())
+    };
+    let cut = |path: &Path| {
+        let path = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
+        // SAFETY: the path is a string that lives until the call returns.
+        if unsafe { libc::truncate(path.as_ptr(), 0) } == 0 {
+            return Ok(());
+        }
+        Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap())
+    };
+    let changes: [&(dyn Fn(&Path) -> rustix::io::Result<()> + Sync); 2] = [&cut, &set];
+    for number in 0..ROUNDS {
+        let change = changes[number % 2];
+        let name = format!("f{number}");
+        let [here, other] = [0, 1].map(|mount: usize| mounts[mount].path(&name));
+        fs::write(&here, vec![1; 20_000]).unwrap();
+        // One after the other: this mount's kernel believes in the name.
+        fs::metadata(&here).unwrap();
+        fs::remove_file(&other).unwrap();
+        assert_eq!(change(&here), Err(Errno::NOENT), "{number}: after the other mount");
+        // At once.
+        fs::write(&here, vec![1; 20_000]).unwrap();
+        let remover = if number % 4 < 2 { here.clone() } else { other };
+        let barrier = Barrier::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                barrier.wait();
+                fs::remove_file(&remover).unwrap();
+            });
+            barrier.wait();
+            let done = change(&here);
+            assert!([Ok(()), Err(Errno::NOENT)].contains(&done), "{number}: {done:?}");
+        });
+    }
+    let locks = || fs::read_dir(pool.path("ns/locks")).unwrap().count();
+    eventually("nothing is left", || pool.datafiles().is_empty() && locks() == 0);
+}
