@@ -699,7 +699,9 @@ def test_a_tier_near_its_limit_is_relieved_of_the_regions_with_the_least_gain_pe
     room["on_disk_bytes"] = 512 * kib
     # Two regions share the first block of heat, and two the last one.
     parts = [part(0, 512), part(512, 1024), part(1024, 2048), part(2048, 2304), part(2304, 3072)]
-    monkeypatch.setattr(relief._native, "pool_tier_parts", lambda *_: {"parts": parts, "rooms": [room], "begun": []})
+    monkeypatch.setattr(
+        relief._native, "pool_tier_parts", lambda *_: {"parts": parts, "rooms": [room], "begun": [], "unread": []}
+    )
     heat = {
         "block_bytes": 1 << 20,
         "period_s": 600,
@@ -750,7 +752,9 @@ def test_room_is_made_on_the_server_that_lacks_it(landing, monkeypatch):
         part("hot", ssd_0=1024),
     ]
     rooms = [room("ssd.0", 100), room("ssd.1", 8192)]
-    monkeypatch.setattr(relief._native, "pool_tier_parts", lambda *_: {"parts": parts, "rooms": rooms, "begun": []})
+    monkeypatch.setattr(
+        relief._native, "pool_tier_parts", lambda *_: {"parts": parts, "rooms": rooms, "begun": [], "unread": []}
+    )
     costs = {"both": 500, "warm": 3000, "hot": 9000}
     heat = {
         "block_bytes": 1 << 20,

@@ -256,6 +256,24 @@ fn an_append_that_fails_beside_another_process_leaves_nothing_behind_and_takes_n
         lost
     });
     assert_eq!(lost, 0, "of {ROUNDS} writes that were acknowledged");
+    // The other puts the size that it finds in the middle of the append into the inode.
+    is_done.store(false, Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                writes.sync(false).unwrap();
+            }
+        });
+        let sizes: Vec<_> = (0..ROUNDS)
+            .map(|_| {
+                appends.truncate(base).unwrap();
+                assert_eq!(appends.append(&record).unwrap(), (base, PAGE as usize));
+                writes.size_bytes().unwrap()
+            })
+            .collect();
+        is_done.store(true, Ordering::Relaxed);
+        assert!(sizes.iter().all(|&size| size == base + PAGE), "bytes are left behind: {sizes:?}");
+    });
     writes.truncate(base).unwrap();
     for inode in [&appends, &writes] {
         inode.release_writer().unwrap();

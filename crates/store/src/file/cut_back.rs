@@ -20,6 +20,7 @@ use crate::os::sys::retry;
 use rustix::fd::BorrowedFd;
 use rustix::fs::SeekFrom;
 use std::sync::atomic::fence;
+use stripewise_layout::{Region, ServerId};
 
 /// Set as long as it lives.
 pub(crate) struct Flag<'a>(&'a AtomicBool);
@@ -110,11 +111,16 @@ impl Inode {
             return Ok(());
         }
         let inode_bytes = self.stat()?.st_size as u64;
-        let end_of = |part: &DatafileWrite| file_bytes(file.datafiles(), part.index, part.to);
+        let (end, all_told) = Self::end_without(&file, surplus);
+        // Of bytes that are in the inode its size tells, and of those on a server that cannot be asked. All other sizes that come to it
+        // while appends are kept out come from lengths of datafiles.
+        let is_in_inode = |region: &Region| region.stripes()[0].server == ServerId::META;
+        let mut behind_head = file.placement().layout.regions().iter().skip(1);
         let is_stored = is_stored
+            && all_told
             && surplus.kept_to >= file.placement().layout.head_in_inode_bytes()
-            && surplus.parts.iter().map(end_of).max() == Some(inode_bytes);
-        let end = self.end_without(&file, surplus)?.max(if is_stored { 0 } else { inode_bytes });
+            && !behind_head.any(is_in_inode);
+        let end = if is_stored { end } else { end.max(inode_bytes) };
         self.lower_lengths(&file, end)?;
         self.end_move_beside(&file)?;
         let mut all = Ok(());
@@ -127,17 +133,17 @@ impl Inode {
         all
     }
 
-    /// Size of the file without the surplus, as far as its datafiles say.
-    fn end_without(&self, file: &PlacedFile, surplus: &Surplus) -> Result<u64> {
+    /// Size of the file without the surplus, as far as its datafiles say, and whether all have said so.
+    fn end_without(file: &PlacedFile, surplus: &Surplus) -> (u64, bool) {
         let mut end = surplus.kept_to;
         // A server that is missing has nothing of what is to be cut.
-        let _ = file.striped().for_each_length(|index, fd, length| {
+        let all = file.striped().for_each_length(|index, fd, length| {
             let part = surplus.parts.iter().find(|part| part.index == index);
             let own = part.map_or(Ok(length), |part| length_without(part, fd, length))?;
             end = end.max(file_bytes(file.datafiles(), index, own));
             Ok(())
         });
-        Ok(end)
+        (end, all.is_ok())
     }
 
     fn cut_datafile(&self, file: &PlacedFile, index: u16, end: u64) -> Result<()> {

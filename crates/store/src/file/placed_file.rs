@@ -402,12 +402,12 @@ impl PlacedFile {
                 Some(part) => self.places.mark_written(self.index_of(part)),
                 None => self.for_each_datafile(offset, len, |index| self.places.mark_written(index)),
             }
+            // A cut that changes the counter from now on sees what was written here.
+            fence(Ordering::SeqCst);
             if 0 < count && count < len && !notes.parts.is_empty() {
                 let surplus = Surplus { version: self.placement.version, kept_to: offset + count, parts: notes.parts };
                 return Ok(TransferOutcome::Partly(count as usize, Box::new(surplus)));
             }
-            // A cut that changes the counter from now on sees what was written here.
-            fence(Ordering::SeqCst);
         }
         match written {
             // A placement from before a writer was registered may be old, a cut may have taken along what was written, and a move

@@ -492,6 +492,16 @@ impl Inode {
 
     /// Makes the file at least this large. Cuts nothing off that is written behind that meanwhile.
     fn grow(&self, size_bytes: u64) -> Result<()> {
+        // An append that fails cuts off what it has put behind the end that it has found.
+        let _here = guard(&self.appending);
+        let lock = self.registered_lock()?;
+        lock.lock(Purpose::Append, true)?;
+        let done = self.grow_in_append(size_bytes);
+        lock.unlock(Purpose::Append)?;
+        done
+    }
+
+    fn grow_in_append(&self, size_bytes: u64) -> Result<()> {
         let _change = self.change_handle_in_order()?;
         if size_bytes <= self.layout()?.head_in_inode_bytes() {
             // Writers of the head take no lock. An allocation never makes the inode shorter.

@@ -165,7 +165,7 @@ impl Inode {
         let _in_flight = self.store.plane().door().send(request);
         loop {
             let file = self.file()?;
-            if self.is_cut_beside.load(Ordering::Acquire) {
+            if self.is_cut_beside.load(Ordering::Acquire) && self.registration_now().is_some() {
                 self.wait_for_cut_beside(false)?;
                 continue;
             }
