@@ -11,6 +11,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use stripewise_layout::Pattern;
+use stripewise_store::Inode;
 
 const SERVERS: usize = 3;
 const PAGE: u64 = 4096;
@@ -199,6 +200,26 @@ fn an_allocation_that_fails_gives_back_what_it_took() {
     inode.release_writer().unwrap();
 }
 
+/// Another puts the size that it finds in the middle of an append into the inode.
+fn leaves_nothing_behind_beside_syncs(appends: &Inode, writes: &Inode, base: u64, record: &[u8]) {
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                writes.sync(false).unwrap();
+            }
+        });
+        let after_an_append = |_| {
+            appends.truncate(base).unwrap();
+            assert_eq!(appends.append(record).unwrap(), (base, PAGE as usize));
+            writes.size_bytes().unwrap()
+        };
+        let sizes: Vec<_> = (0..300).map(after_an_append).collect();
+        is_done.store(true, Ordering::Relaxed);
+        assert!(sizes.iter().all(|&size| size == base + PAGE), "bytes are left behind: {sizes:?}");
+    });
+}
+
 /// Another process has the file open, too, and knows nothing of the append. What that leaves behind its bytes that count goes; what the
 /// other writes there meanwhile stays.
 #[test]
@@ -256,24 +277,7 @@ fn an_append_that_fails_beside_another_process_leaves_nothing_behind_and_takes_n
         lost
     });
     assert_eq!(lost, 0, "of {ROUNDS} writes that were acknowledged");
-    // The other puts the size that it finds in the middle of the append into the inode.
-    is_done.store(false, Ordering::Relaxed);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !is_done.load(Ordering::Relaxed) {
-                writes.sync(false).unwrap();
-            }
-        });
-        let sizes: Vec<_> = (0..ROUNDS)
-            .map(|_| {
-                appends.truncate(base).unwrap();
-                assert_eq!(appends.append(&record).unwrap(), (base, PAGE as usize));
-                writes.size_bytes().unwrap()
-            })
-            .collect();
-        is_done.store(true, Ordering::Relaxed);
-        assert!(sizes.iter().all(|&size| size == base + PAGE), "bytes are left behind: {sizes:?}");
-    });
+    leaves_nothing_behind_beside_syncs(&appends, &writes, base, &record);
     writes.truncate(base).unwrap();
     for inode in [&appends, &writes] {
         inode.release_writer().unwrap();

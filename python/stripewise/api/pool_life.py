@@ -230,10 +230,15 @@ def replace(
     files; then nothing was changed.
     """
     tier = next((tier.name for tier in pool.tiers if server in [of.name for of in tier.servers]), None)
-    if tier is None:
-        names = ", ".join(of.name for of in pool.servers)
-        raise StripewiseError(f"{server} is none of the pool's servers; name one of {names}")
     paced = _paced(pool, pace, progress)
+    if tier is None:
+        place = disk.resolve() / f".{pool.name}"
+        new = next((of.name for of in pool.servers if of.state == "used" and of.path.resolve() == place), None)
+        if new is None or new.partition(".")[0] != server.partition(".")[0]:
+            names = ", ".join(of.name for of in pool.servers)
+            raise StripewiseError(f"{server} is none of the pool's servers; name one of {names}")
+        # It was done before; a kill may have left the old one's directory.
+        return new, _native.pool_remove(str(pool.file), server, False, paced)
     root = str(directory_on(pool, disk))
     with names_stay(pool):
         new, done = _native.pool_replace(str(pool.file), server, root, wait=wait, progress=paced)

@@ -558,9 +558,8 @@ pub fn remove(file: &Path, name: &str, lost: bool, watch: &mut dyn DrainWatch) -
     let pool = store.pool();
     let removed = pool.server_names().id(name).and_then(|id| pool.server(id));
     let removed = removed.filter(|server| server.state == ServerState::Removed);
-    if let Some(server) = removed.filter(|_| !lost)
-        && unmake_removed(&store, server)?
-    {
+    if let Some(server) = removed.filter(|_| !lost) {
+        unmake_removed(&store, server)?;
         return Ok(Drained::default());
     }
     // One that was given up before may still be named by files: the command was stopped, or killed.
@@ -596,29 +595,35 @@ pub fn remove(file: &Path, name: &str, lost: bool, watch: &mut dyn DrainWatch) -
     Ok(Drained::default())
 }
 
-/// Clears the directory of a server that was removed, where a kill has left it marked as that server's; whether it was.
+/// Clears the directory of a server that was removed, where a kill has left it marked as that server's.
 ///
 /// # Errors
-/// As [`check_empty`]; the directory cannot be cleared.
-fn unmake_removed(store: &Arc<Store>, server: &Server) -> Result<bool> {
+/// Files still name the server; as [`check_empty`]; the directory cannot be cleared.
+fn unmake_removed(store: &Arc<Store>, server: &Server) -> Result<()> {
     let kind = store.pool().tiers[server.tier].kind;
     let left = Server { state: ServerState::Draining, kind, ..server.clone() };
     let site = crate::backend::site(&left);
     let wanted = marker_server(&left.name, left.id);
-    let is_left = |text: &[u8]| check_marker(text, store.plane().pool_uuid(), &wanted).is_ok();
-    if !site.marker().is_ok_and(|text| is_left(&text)) {
-        return Ok(false);
-    }
+    let is_its = |text: &[u8]| check_marker(text, store.plane().pool_uuid(), &wanted).is_ok();
+    let is_left = site.marker().is_ok_and(|text| is_its(&text));
     if let Some(first) = store.files_naming(left.id)?.paths.first() {
         let (name, root, first) = (&left.name, left.root.display(), first.display());
+        let remedy = if is_left {
+            format!(
+                "{root} is there again: copy what you need out of it, restore the files that `stripewise fsck` lists, and remove it"
+            )
+        } else {
+            "`stripewise pool remove --lost` goes on where it was stopped, and lists what they have lost".into()
+        };
         return Err(Error::Invalid(format!(
-            "{name} was removed, and files such as {first} have bytes in {root}, which is there again: copy what you need out of it, \
-             restore the files that `stripewise fsck` lists, and remove the directory; nothing was changed"
+            "{name} was removed, and files such as {first} still have their place there: {remedy}; nothing was changed"
         )));
     }
+    if !is_left {
+        return Ok(());
+    }
     check_empty(store, &left)?;
-    site.unmake().map_err(Error::io("remove", &left.root))?;
-    Ok(true)
+    site.unmake().map_err(Error::io("remove", &left.root))
 }
 
 /// Refuses to give up a server whose directory is there with anything in it: also one that only lacks its marker has its datafiles still.
