@@ -547,8 +547,9 @@ def test_what_the_life_of_a_pool_prints_as_json_is_one_document(pool):
     # A kill at the end of either may have come before this could be said.
     assert document("remove", "hdd.0")["staying"] == []
     assert document("replace", "hdd.1", other)["new"] == "hdd.4"
-    unknown = pool.stripewise("pool", "replace", pool.file, "hdd.1", new.parent / "d7", check=False)
-    assert unknown.returncode == console.EXIT_USAGE or "hdd.1 is none of the pool's servers" in unknown.stderr
+    # That one is of another tier.
+    wrong = pool.stripewise("pool", "replace", pool.file, "hdd.1", pool.servers()[3], check=False)
+    assert wrong.returncode == 1 and "hdd.1 is none of the pool's servers" in wrong.stderr
     assert pool.stripewise("heat", ".", "--pool", pool.file, "--json", check=False).stdout == "", "it keeps no heat"
     assert len(document("show")["tiers"]) == 2
 

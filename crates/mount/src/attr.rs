@@ -223,10 +223,13 @@ impl Core {
         if change.is_none() {
             return self.no_change(node, change.caller);
         }
-        let done = self.change_now(node, change);
         let is_of_bytes = change.size_bytes.is_some() || change.atime.is_some() || change.mtime.is_some();
-        // The kernel looks for the name again then: another file may have it.
-        if is_of_bytes && self.has_gone(node) { Err(Errno::STALE.into()) } else { done }
+        // The kernel looks for the name again then: another file may have it. Programs of another mount may still read this one.
+        if is_of_bytes && self.is_nameless(node) {
+            return Err(Errno::STALE.into());
+        }
+        let done = self.change_now(node, change);
+        if is_of_bytes && done.is_err() && self.is_nameless(node) { Err(Errno::STALE.into()) } else { done }
     }
 
     fn change_now(&self, node: &Node, change: &Change) -> Result<(), Failure> {

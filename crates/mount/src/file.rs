@@ -608,20 +608,9 @@ impl Core {
         }
     }
 
-    /// For a change of a file by its name: whether that has gone meanwhile, and no program has the file open here. What the change has
-    /// found or made of it goes: who removed the name may have met this change as a writer, and left it to that. One system call.
-    pub fn has_gone(&self, node: &Node) -> bool {
-        let slot = lock(&node.shared);
-        let Some(stat) = node.stat().ok().filter(|stat| slot.is_none() && stat.st_nlink == 0) else { return false };
-        if !node.is_file() {
-            return false;
-        }
-        match self.store.remains(node.fd.as_fd(), stat.st_ino, node.handle()) {
-            Ok(Some(file)) => self.removals.add(&self.store, file, &stat, None),
-            Ok(None) => {}
-            Err(error) => self.note::<()>(node, "removing", Err(error)),
-        }
-        true
+    /// For a change of a file by its name: whether that has gone, and no program has the file open here. One system call.
+    pub fn is_nameless(&self, node: &Node) -> bool {
+        node.is_file() && lock(&node.shared).is_none() && node.stat().is_ok_and(|stat| stat.st_nlink == 0)
     }
 
     /// The caller holds the node's lock, so no thread opens the file meanwhile; none can afterwards.

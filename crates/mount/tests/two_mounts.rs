@@ -419,17 +419,8 @@ fn times_and_modes_that_are_set_while_files_move() {
     }
 }
 
-/// A change of a file by its name meets the removal of that, which this mount or the other makes: it finds the file or none, and nothing of
-/// the file is left.
-#[test]
-fn a_change_of_a_file_whose_name_goes_finds_no_file_and_leaves_nothing() {
-    const ROUNDS: usize = 100;
-    let (pool, mounts) = two_mounts(&["s0", "s1", "s2"], ["rw", "rw"]);
-    let set = |path: &Path| {
-        let now = Timespec { tv_sec: 1_000_000_000, tv_nsec: 0 };
-        let times = Timestamps { last_access: now, last_modification: now };
-        rustix::fs::utimensat(rustix::fs::CWD, path, &times, AtFlags::empty())
-    };
+/// Changes of a file by its name: of its size, and of its times.
+fn changes() -> [fn(&Path) -> rustix::io::Result<()>; 2] {
     let cut = |path: &Path| {
         let path = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
         // SAFETY: the path is a string that lives until the call returns.
@@ -438,9 +429,20 @@ fn a_change_of_a_file_whose_name_goes_finds_no_file_and_leaves_nothing() {
         }
         Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap())
     };
-    let changes: [&(dyn Fn(&Path) -> rustix::io::Result<()> + Sync); 2] = [&cut, &set];
-    for number in 0..ROUNDS {
-        let change = changes[number % 2];
+    let set = |path: &Path| {
+        let time = Timespec { tv_sec: 1_000_000_000, tv_nsec: 0 };
+        let times = Timestamps { last_access: time, last_modification: time };
+        rustix::fs::utimensat(rustix::fs::CWD, path, &times, AtFlags::empty())
+    };
+    [cut, set]
+}
+
+/// A change of a file by its name meets the removal of that, which this mount or the other makes: it finds the file or none.
+#[test]
+fn a_change_of_a_file_whose_name_goes_finds_the_file_or_none() {
+    let (_pool, mounts) = two_mounts(&["s0", "s1", "s2"], ["rw", "rw"]);
+    for number in 0..100 {
+        let change = changes()[number % 2];
         let name = format!("f{number}");
         let [here, other] = [0, 1].map(|mount: usize| mounts[mount].path(&name));
         fs::write(&here, vec![1; 20_000]).unwrap();
@@ -462,6 +464,34 @@ fn a_change_of_a_file_whose_name_goes_finds_no_file_and_leaves_nothing() {
             assert!([Ok(()), Err(Errno::NOENT)].contains(&done), "{number}: {done:?}");
         });
     }
-    let locks = || fs::read_dir(pool.path("ns/locks")).unwrap().count();
-    eventually("nothing is left", || pool.datafiles().is_empty() && locks() == 0);
+}
+
+/// A program of the other mount has the file open, from which that mount has taken the name: it reads all of it, also bytes of which its
+/// mount has opened no datafile yet.
+#[test]
+fn a_change_by_a_name_that_has_gone_leaves_the_bytes_to_those_who_read_them() {
+    let (_pool, mounts) = two_mounts(&["s0", "s1", "s2"], ["rw", "rw"]);
+    for (number, change) in changes().into_iter().enumerate() {
+        for replaces in [false, true] {
+            let name = format!("f{number}{replaces}");
+            let [here, other] = [0, 1].map(|mount: usize| mounts[mount].path(&name));
+            let bytes = vec![7; 100_000];
+            fs::write(&here, &bytes).unwrap();
+            fs::metadata(&here).unwrap();
+            let mut reader = File::open(&other).unwrap();
+            if replaces {
+                let young = mounts[1].path("young");
+                fs::write(&young, "young").unwrap();
+                fs::rename(&young, &other).unwrap();
+            } else {
+                fs::remove_file(&other).unwrap();
+            }
+            assert_eq!(change(&here).is_ok(), replaces, "{name}");
+            // What this mount has to remove goes at once.
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            let mut found = Vec::new();
+            reader.read_to_end(&mut found).unwrap();
+            assert!(found == bytes, "{name}: {} bytes", found.len());
+        }
+    }
 }

@@ -234,17 +234,25 @@ def replace(
     if tier is None:
         place = disk.resolve() / f".{pool.name}"
         new = next((of.name for of in pool.servers if of.state == "used" and of.path.resolve() == place), None)
-        if new is None or new.partition(".")[0] != server.partition(".")[0]:
+        if new is None or not _comes_after(new, server):
             names = ", ".join(of.name for of in pool.servers)
             raise StripewiseError(f"{server} is none of the pool's servers; name one of {names}")
         # It was done before; a kill may have left the old one's directory.
-        return new, _native.pool_remove(str(pool.file), server, False, paced)
+        with names_stay(pool):
+            return new, _native.pool_remove(str(pool.file), server, False, paced)
     root = str(directory_on(pool, disk))
     with names_stay(pool):
         new, done = _native.pool_replace(str(pool.file), server, root, wait=wait, progress=paced)
-    if not done["staying"]:
-        _native.pool_remove(str(pool.file), server, False, paced)
-    return new, done
+    if done["staying"]:
+        return new, done
+    removed = _native.pool_remove(str(pool.file), server, False, paced)
+    return new, removed if removed["staying"] else done
+
+
+def _comes_after(new: str, server: str) -> bool:
+    """Whether a server was added to the tier of another one after it: numbers are never given again."""
+    tiers, numbers = zip(*(name.rpartition(".")[::2] for name in (new, server)), strict=True)
+    return tiers[0] == tiers[1] and all(map(str.isdecimal, numbers)) and int(numbers[0]) > int(numbers[1])
 
 
 def rebalance(

@@ -29,6 +29,8 @@ use stripewise_layout::{Layout, Region, ServerId};
 
 /// How long a mount may go on making files by the pool file as it was: it looks again each second.
 const KNOWN_TO_ALL: Duration = Duration::from_millis(1250);
+/// What is to be done with a server that is to be removed.
+const DRAIN_FIRST: &str = "run `stripewise pool drain` first";
 /// Between two tries to move files that were open for writing.
 const TRY_AGAIN: Duration = Duration::from_millis(200);
 
@@ -580,7 +582,8 @@ pub fn remove(file: &Path, name: &str, lost: bool, watch: &mut dyn DrainWatch) -
         }
         return Drain::new(Store::of_file(file)?, leaving.id, targets, false).run(watch);
     }
-    check_empty(&store, &leaving)?;
+    let check = || check_unnamed(&store, &leaving, DRAIN_FIRST).and_then(|()| check_empty(&leaving));
+    check()?;
     if leaving.state == ServerState::Used {
         Pool::write_state(file, tier, place, ServerState::Draining)?;
     }
@@ -589,7 +592,7 @@ pub fn remove(file: &Path, name: &str, lost: bool, watch: &mut dyn DrainWatch) -
     if !drained.is_done() {
         return Ok(drained);
     }
-    check_empty(&store, &leaving)?;
+    check()?;
     Pool::write_state(file, tier, place, ServerState::Removed)?;
     crate::backend::site(&leaving).unmake().map_err(Error::io("remove", &leaving.root))?;
     Ok(Drained::default())
@@ -598,7 +601,7 @@ pub fn remove(file: &Path, name: &str, lost: bool, watch: &mut dyn DrainWatch) -
 /// Clears the directory of a server that was removed, where a kill has left it marked as that server's.
 ///
 /// # Errors
-/// Files still name the server; as [`check_empty`]; the directory cannot be cleared.
+/// As [`check_unnamed`] and [`check_empty`]; the directory cannot be cleared.
 fn unmake_removed(store: &Arc<Store>, server: &Server) -> Result<()> {
     let kind = store.pool().tiers[server.tier].kind;
     let left = Server { state: ServerState::Draining, kind, ..server.clone() };
@@ -606,23 +609,16 @@ fn unmake_removed(store: &Arc<Store>, server: &Server) -> Result<()> {
     let wanted = marker_server(&left.name, left.id);
     let is_its = |text: &[u8]| check_marker(text, store.plane().pool_uuid(), &wanted).is_ok();
     let is_left = site.marker().is_ok_and(|text| is_its(&text));
-    if let Some(first) = store.files_naming(left.id)?.paths.first() {
-        let (name, root, first) = (&left.name, left.root.display(), first.display());
-        let remedy = if is_left {
-            format!(
-                "{root} is there again: copy what you need out of it, restore the files that `stripewise fsck` lists, and remove it"
-            )
-        } else {
-            "`stripewise pool remove --lost` goes on where it was stopped, and lists what they have lost".into()
-        };
-        return Err(Error::Invalid(format!(
-            "{name} was removed, and files such as {first} still have their place there: {remedy}; nothing was changed"
-        )));
-    }
+    let remedy = if is_left {
+        "its directory is there again: copy what you need out of it, restore the files that `stripewise fsck` lists, and remove it"
+    } else {
+        "`stripewise pool remove --lost` goes on where it was stopped, and lists what they have lost"
+    };
+    check_unnamed(store, &left, remedy)?;
     if !is_left {
         return Ok(());
     }
-    check_empty(store, &left)?;
+    check_empty(&left)?;
     site.unmake().map_err(Error::io("remove", &left.root))
 }
 
@@ -650,27 +646,32 @@ fn check_lost(store: &Store, server: &Server) -> Result<()> {
     }
 }
 
-/// Refuses a server that has bytes, or that a layout names.
-fn check_empty(store: &Arc<Store>, server: &Server) -> Result<()> {
-    let refused =
-        |what: String| Err(Error::Invalid(format!("{} cannot be removed: {what}; nothing was changed", server.name)));
+fn not_removed(server: &Server, what: &str) -> Error {
+    Error::Invalid(format!("{} cannot be removed: {what}; nothing was changed", server.name))
+}
+
+/// Refuses a server that a layout names, with the `remedy` for that.
+fn check_unnamed(store: &Arc<Store>, server: &Server, remedy: &str) -> Result<()> {
+    let refused = |what: String| Err(not_removed(server, &what));
     let found = store.files_naming(server.id)?;
     if let Some(first) = found.paths.first() {
         let (count, first) = (found.paths.len(), first.display());
-        return refused(format!(
-            "{count} {} there, such as {first}: run `stripewise pool drain` first",
-            if count == 1 { "file has its place" } else { "files have their place" }
-        ));
+        let have = if count == 1 { "file has its place" } else { "files have their place" };
+        return refused(format!("{count} {have} there, such as {first}: {remedy}"));
     }
     if let Some((path, why)) = found.unreadable.first() {
         return refused(format!("{} cannot be read and may be there: {why}", path.display()));
     }
     for rule in store.rules()?.iter() {
         if names(&*store.rule_layout(rule)?, server.id) {
-            let pattern = rule.pattern.as_str();
-            return refused(format!("the rule for {pattern} names it: run `stripewise pool drain` first"));
+            return refused(format!("the rule for {} names it: {remedy}", rule.pattern.as_str()));
         }
     }
+    Ok(())
+}
+
+/// Refuses a server that has datafiles, whether a file has them or not.
+fn check_empty(server: &Server) -> Result<()> {
     let backend = crate::backend::of(&Server { emulate: None, ..server.clone() }, &Setting::default());
     if backend.connect().is_err() {
         return Ok(());
@@ -683,10 +684,11 @@ fn check_empty(store: &Arc<Store>, server: &Server) -> Result<()> {
         datafiles += listed(part)?.filter(is_datafile).count();
     }
     if datafiles > 0 {
-        return refused(format!(
+        let what = format!(
             "it has {datafiles} datafiles that no file of the tree names, of files that are open without a name or of crashes: \
              end the programs that have them open, or run `stripewise fsck`"
-        ));
+        );
+        return Err(not_removed(server, &what));
     }
     Ok(())
 }
