@@ -180,3 +180,23 @@ assert (read({}), read({"2": 5000})) == (2, 1)
         [sys.executable, "-c", script, tmp_path], cwd=ROOT, capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_a_lease_lasts_from_the_request_for_it_to_the_end_of_its_release():
+    script = """
+from benches.beside import held_ms
+def call(thread, time_s, file, kind, byte, end=") = 0"):
+    lock = f"{{l_type={kind}, l_whence=SEEK_SET, l_start={byte}, l_len=1}}"
+    return f"{thread} {time_s} fcntl({file}, F_OFD_SETLKW, {lock}{end}"
+trace = [
+    call(7, "10.000", 5, "F_WRLCK", 5),
+    call(7, "10.001", 5, "F_UNLCK", 1),
+    call(8, "10.002", 6, "F_WRLCK", 5),
+    call(7, "10.004", 5, "F_UNLCK", 5),
+    call(8, "10.005", 6, "F_UNLCK", 5, end=" <unfinished ...>"),
+    "8 10.009 <... fcntl resumed>) = 0",
+]
+assert [round(of_ms) for of_ms in held_ms("\\n".join(trace))] == [4, 7], held_ms("\\n".join(trace))
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert done.returncode == 0, done.stderr
