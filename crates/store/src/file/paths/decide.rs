@@ -450,7 +450,16 @@ mod tests {
             busy.push(free);
             store.threads.try_do(move || while is_free.recv().is_ok() {})
         };
-        while keep_busy() {}
+        // A thread that has only begun takes one of those that wait.
+        let mut looks = 0;
+        while looks < 50 {
+            if keep_busy() {
+                looks = 0;
+                continue;
+            }
+            looks += 1;
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
         read_on(&read, 4);
         assert_eq!(tried.state("f", false, PathKind::ReadAhead), NOT(NotTaken::Thread));
         drop(busy);
