@@ -126,6 +126,16 @@ def test_a_dry_run_changes_nothing_and_says_what_apply_does(filled):
     contents_are_whole(filled)
 
 
+def test_more_files_move_than_a_program_may_have_open_at_first(filled):
+    files = ["a", "b"]
+    for name, option in zip(files, ["--dry-run", None], strict=True):
+        command = f"ulimit -S -n 32; exec stripewise apply {filled.base}/{name}.layout --pool {filled.file}"
+        done = subprocess.run(["sh", "-c", f"{command} {option or ''}"], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    assert rounds(filled) == [["hdd.1:64KiB"]] * FILES
+    contents_are_whole(filled)
+
+
 def test_a_dry_run_refuses_what_apply_refuses(filled):
     wrong = filled.base / "wrong.layout"
     wrong.write_text(LAYOUT.replace("ROUND", "hdd.7:64KiB"))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
@@ -33,6 +35,25 @@ def check(path: Path, pool_file: Path) -> _native.LayoutDocument:
     return _native.layout_check(str(path), str(pool_file))
 
 
+@contextmanager
+def _many_open_files() -> Iterator[None]:
+    """Lets this process open as many files as it may: the files of a layout file are open until all have moved."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        yield
+    finally:
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def forecast(path: Path, pool_file: Path) -> _native.Forecast:
+    """What `apply` would do. Nothing is changed."""
+    with _many_open_files():
+        return _native.layout_forecast(str(path), str(pool_file))
+
+
 def apply(
     path: Path,
     pool_file: Path,
@@ -50,4 +71,6 @@ def apply(
     lets it rest for a moment by returning `"rest"`.
     """
     told = progress or (lambda *_: True)
-    return _native.layout_apply(str(path), str(pool_file), rules=rules, waits=waits, gives_way=gives_way, progress=told)
+    files = (str(path), str(pool_file))
+    with _many_open_files():
+        return _native.layout_apply(*files, rules=rules, waits=waits, gives_way=gives_way, progress=told)

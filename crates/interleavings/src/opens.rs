@@ -132,11 +132,11 @@ impl Mount {
         assert!(lock(&self.node.shared).is_none(), "a closed file is kept");
         assert!(!self.inode.has_writers().expect("an answer"), "a closed file has a writer");
         assert_eq!(Arc::strong_count(&self.given), 1, "the kernel keeps a file");
-        self.core.removals.finish();
+        self.core.removals.finish(&self.core.store);
         if !unlinked {
             self.assert_there();
             self.unlink();
-            self.core.removals.finish();
+            self.core.removals.finish(&self.core.store);
         }
         pool.assert_empty();
     }

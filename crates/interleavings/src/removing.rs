@@ -34,7 +34,7 @@ pub fn files_are_collected_before_the_end(pool: &TestPool) {
                     assert!(has_datafiles(&store, inode), "a file has no datafiles before it is removed");
                     removals.add(&store, inode.clone(), stat, None);
                 }
-                removals.finish();
+                removals.finish(&store);
                 assert!(own.iter().all(|(_, inode)| !has_datafiles(&store, inode)), "a file is left at the end");
             })
         })

@@ -209,7 +209,7 @@ impl Core {
             self.write_back();
         }
         self.close_all();
-        self.removals.finish();
+        self.removals.finish(&self.store);
     }
 
     /// Does `call`, which has changed nothing when it fails. If a disk is full it waits until the datafiles of files that were

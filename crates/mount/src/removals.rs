@@ -5,7 +5,9 @@
 //! syncs the directories, once for all names removed meanwhile, and no program waits for a disk.
 //!
 //! A removal that waits is in the store's journal of removals before the program goes on. If this mount is killed, the
-//! next one finishes it. If a server refuses it, this mount tries again in growing intervals.
+//! next one finishes it. If a server refuses it, this mount tries again in growing intervals. So it does where the file was being moved, or
+//! changed by its name through another mount: these end, and leave what there is to the mount that has taken the name away. A program that
+//! has the file open there for longer removes it with its last close.
 
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -27,6 +29,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(10);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
+/// How often a file is tried again that has a writer elsewhere, in 3 s: a change by its name has ended by then.
+const TRIES_OF_WRITTEN: u32 = 5;
+
 /// A file without a name that is not open here; or `None`: one that has lost a name and has others, in directories that
 /// may be synced without this one. When it loses the last of them, all must be certain to be gone.
 #[derive(Debug)]
@@ -37,6 +42,29 @@ struct Removal {
     /// The directory that had its name. `None`: another took the name away, or this mount just now and has not come to
     /// say so; then the file itself is synced, and journals take the name with it.
     directory: Option<Arc<Node>>,
+}
+
+/// A file whose removal has met a mover or a writer.
+#[derive(Debug)]
+struct Met {
+    inode: Arc<Inode>,
+    noted: Option<Slot>,
+    /// When it is tried again, and how long after that the next time.
+    at: Instant,
+    pause: Duration,
+    /// How often it had a writer and no mover.
+    written: u32,
+}
+
+/// What a try to remove a file's datafiles came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tried {
+    /// None is left.
+    Gone,
+    /// A mover has the file, or a writer elsewhere.
+    Met,
+    /// The journal has it, if there is one.
+    Left,
 }
 
 #[derive(Debug, Default)]
@@ -61,6 +89,7 @@ impl Queue {
 pub struct Removals {
     queue: Mutex<Queue>,
     changed: Condvar,
+    met: Mutex<Vec<Met>>,
     /// Set once, when the mount begins.
     journal: OnceLock<Journal>,
 }
@@ -154,8 +183,11 @@ impl Removals {
 
     /// Waits until nothing waits for its removal. What servers refuse is tried once more, and is then the next mount's
     /// to remove.
-    pub fn finish(&self) {
+    pub fn finish(&self, store: &Store) {
         drop(self.changed.wait_while(lock(&self.queue), Queue::under_way));
+        self.try_met(store, |_| true);
+        // What is left of these stays noted.
+        lock(&self.met).clear();
         if let Some(journal) = self.journal.get() {
             if journal.has_left() {
                 journal.round();
@@ -182,6 +214,8 @@ impl Removals {
         let mut schedule = Schedule::begin(Instant::now());
         loop {
             let rest = schedule.rest(self.journal.get().is_some_and(Journal::has_left), Instant::now());
+            let next = lock(&self.met).iter().map(|met| met.at).min();
+            let rest = next.map_or(rest, |at| rest.min(at.saturating_duration_since(Instant::now())));
             let queue = lock(&self.queue);
             let waited = self.changed.wait_timeout_while(queue, rest, |queue| queue.waiting.is_empty());
             let mut queue = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -194,6 +228,7 @@ impl Removals {
             if !all {
                 schedule.retry_soon(Instant::now());
             }
+            self.try_met(store, |met| met.at <= Instant::now());
             self.tend(&mut schedule);
             let mut queue = lock(&self.queue);
             queue.busy = false;
@@ -223,7 +258,44 @@ impl Removals {
         }
     }
 
-    /// Removes what can be removed; whether that was all.
+    /// Tries those again that are `due`.
+    fn try_met(&self, store: &Store, due: impl Fn(&Met) -> bool) {
+        let taken: Vec<Met> = lock(&self.met).extract_if(.., |met| due(met)).collect();
+        for mut met in taken {
+            match remove_one(store, &met.inode, self.journal.get().zip(met.noted), true) {
+                Tried::Gone | Tried::Left => continue,
+                Tried::Met => {}
+            }
+            met.written += u32::from(!met.inode.is_moved().unwrap_or(false));
+            if met.written < TRIES_OF_WRITTEN {
+                met.at = Instant::now() + met.pause;
+                met.pause = (2 * met.pause).min(LONGEST_PAUSE);
+                lock(&self.met).push(met);
+            } else {
+                self.leave(&met.inode, met.noted);
+            }
+        }
+    }
+
+    /// Leaves a file to its writer's last close, and should the writer be killed to the journal.
+    fn leave(&self, inode: &Inode, noted: Option<Slot>) {
+        if let Some((journal, slot)) = self.journal.get().zip(noted) {
+            journal.leave(slot, inode, true);
+        }
+    }
+
+    fn meet(&self, inode: &Arc<Inode>, noted: Option<Slot>) {
+        let mut met = lock(&self.met);
+        if met.len() < MOST_WAITING {
+            let (at, pause) = (Instant::now() + FIRST_PAUSE, 2 * FIRST_PAUSE);
+            met.push(Met { inode: inode.clone(), noted, at, pause, written: 0 });
+        } else {
+            drop(met);
+            self.leave(inode, noted);
+        }
+    }
+
+    /// Removes what can be removed; whether none was left to the journal.
     fn remove(&self, store: &Store, taken: &[Removal]) -> bool {
         let mut synced: Vec<(u64, bool)> = Vec::new();
         let mut all = true;
@@ -239,42 +311,43 @@ impl Removals {
                     }
                 },
             };
-            let noted = self.journal.get().zip(*noted);
             if !certain && let Some(journal) = self.journal.get() {
                 journal.doubt();
             }
-            if let Some(inode) = inode {
-                all &= remove_one(store, inode, noted, certain);
+            let Some(inode) = inode else { continue };
+            match remove_one(store, inode, self.journal.get().zip(*noted), certain) {
+                Tried::Gone => {}
+                Tried::Met => self.meet(inode, *noted),
+                Tried::Left => all = false,
             }
         }
         all
     }
 }
 
-/// Removes the datafiles of one file, if its name is `certain` to be gone; whether none is left.
-fn remove_one(store: &Store, inode: &Inode, noted: Option<(&Journal, Slot)>, certain: bool) -> bool {
+/// Removes the datafiles of one file, if its name is `certain` to be gone.
+fn remove_one(store: &Store, inode: &Inode, noted: Option<(&Journal, Slot)>, certain: bool) -> Tried {
     if certain && let Some((journal, slot)) = noted {
         journal.certain(slot);
     }
-    let (left, in_use) = match certain.then(|| store.collect(inode)) {
-        Some(Ok(Collected::Gone)) => (None, false),
-        // Its writer removes them with its last close; should the writer be killed, the journal has it.
-        Some(Ok(Collected::InUse)) => (None, true),
-        Some(Ok(Collected::Missing)) => (Some("a server is missing".to_owned()), false),
-        Some(Err(error)) => (Some(error.to_string()), false),
-        None => (Some("the directory that had their file cannot be synced".to_owned()), true),
+    let why = match certain.then(|| store.collect(inode)) {
+        Some(Ok(Collected::Gone)) => {
+            if let Some((journal, slot)) = noted {
+                journal.clear(slot);
+            }
+            return Tried::Gone;
+        }
+        Some(Ok(Collected::InUse)) => return Tried::Met,
+        Some(Ok(Collected::Missing)) => "a server is missing".to_owned(),
+        Some(Err(error)) => error.to_string(),
+        None => "the directory that had their file cannot be synced".to_owned(),
     };
-    if let Some(why) = &left {
-        let then = if noted.is_some() { "they are tried again" } else { "`stripewise fsck` removes them" };
-        log::error(&format!("removing datafiles: {why}; {then}"));
+    let then = if noted.is_some() { "they are tried again" } else { "`stripewise fsck` removes them" };
+    log::error(&format!("removing datafiles: {why}; {then}"));
+    if let Some((journal, slot)) = noted {
+        journal.leave(slot, inode, !certain);
     }
-    let gone = left.is_none() && !in_use;
-    match noted {
-        Some((journal, slot)) if gone => journal.clear(slot),
-        Some((journal, slot)) => journal.leave(slot, inode, in_use),
-        None => {}
-    }
-    gone
+    Tried::Left
 }
 
 /// Makes the names in a directory durable. One that is gone itself has none.

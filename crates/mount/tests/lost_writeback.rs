@@ -11,7 +11,8 @@ use std::sync::Arc;
 use common::loop_disk::LoopDisk;
 use common::{Mounted, TestPool};
 use stripewise_layout::{Layout, ServerId, Stripe};
-use stripewise_store::{Error, Inode, Store};
+use stripewise_store::drain::{DrainOptions, DrainWatch, drain};
+use stripewise_store::{Error, Inode, Store, Then};
 
 /// Synced before the disk is full, and written after it is, each.
 const BYTES: usize = 6 << 20;
@@ -73,13 +74,37 @@ fn a_file_with_bytes_that_its_disk_did_not_take_does_not_move_and_its_writer_is_
         when_lost(options, |pool, disk, writer| {
             let error = inode(pool, "f").move_to(&on(0), "f", &mut |_, _| true).unwrap_err();
             let Error::Move { source, .. } = &error else { panic!("{options}: {error}") };
-            assert!(matches!(**source, Error::Server { .. }), "{options}: {error}");
+            assert!(matches!(**source, Error::NotWrittenBack { .. }), "{options}: {error}");
             let layout = inode(pool, "f").layout().unwrap();
             assert_eq!(layout.regions()[0].stripes().len(), 3, "{options}: the file is where it was");
             is_told(writer, options);
             goes_on(pool, disk, writer);
         });
     }
+}
+
+/// A drain tries a file again and again, and the kernel tells of it once.
+#[test]
+fn a_drain_leaves_the_file_where_it_is_and_names_it() {
+    struct Quiet;
+    impl DrainWatch for Quiet {
+        fn progress(&mut self, _: &str, _: u64, _: u64) -> Then {
+            Then::On
+        }
+    }
+    when_lost("noatime,nopassthrough", |pool, disk, writer| {
+        let server = Store::of_file(&pool.file()).unwrap().pool().servers[1].name.clone();
+        let drained = drain(&pool.file(), &server, &DrainOptions::default(), &mut Quiet).unwrap();
+        let [file] = &drained.staying[..] else { panic!("{drained:?}") };
+        assert!(file.path == "f" && file.why.contains("has not taken all that was written"), "{}", file.why);
+        assert!(names(&inode(pool, "f").layout().unwrap(), ServerId(1)));
+        is_told(writer, "drain");
+        goes_on(pool, disk, writer);
+    });
+}
+
+fn names(layout: &Layout, server: ServerId) -> bool {
+    layout.servers().contains(&server)
 }
 
 /// The mover has told of it once, and the next one finds nothing any more: the writer is told by its next sync all the same.

@@ -15,7 +15,7 @@ use common::{Mounted, TestPool, eventually};
 use rustix::fs::{AtFlags, Mode, Timespec, Timestamps};
 use rustix::io::Errno;
 use stripewise_layout::{Layout, ServerId};
-use stripewise_store::{Files, Pool, Store};
+use stripewise_store::{Error, Files, Pool, Store};
 
 /// The ways of serving one file: over three servers; by the kernel through both mounts, by the kernel through neither,
 /// by the kernel through one of them.
@@ -437,10 +437,17 @@ fn changes() -> [fn(&Path) -> rustix::io::Result<()>; 2] {
     [cut, set]
 }
 
-/// A change of a file by its name meets the removal of that, which this mount or the other makes: it finds the file or none.
+/// Waits until the pool has no file any more.
+fn nothing_is_left(pool: &TestPool) {
+    let locks = || fs::read_dir(pool.path("ns/locks")).unwrap().count();
+    eventually("nothing is left", || pool.datafiles().is_empty() && locks() == 0);
+}
+
+/// A change of a file by its name meets the removal of that, which this mount or the other makes: it finds the file or none, and nothing of
+/// the file is left.
 #[test]
 fn a_change_of_a_file_whose_name_goes_finds_the_file_or_none() {
-    let (_pool, mounts) = two_mounts(&["s0", "s1", "s2"], ["rw", "rw"]);
+    let (pool, mounts) = two_mounts(&["s0", "s1", "s2"], ["rw", "rw"]);
     for number in 0..100 {
         let change = changes()[number % 2];
         let name = format!("f{number}");
@@ -463,6 +470,35 @@ fn a_change_of_a_file_whose_name_goes_finds_the_file_or_none() {
             let done = change(&here);
             assert!([Ok(()), Err(Errno::NOENT)].contains(&done), "{number}: {done:?}");
         });
+    }
+    nothing_is_left(&pool);
+}
+
+/// A file loses its name while a mover has it, which ends over that; what the mover and its writer have kept from the one that took the name
+/// away goes.
+#[test]
+fn a_file_that_is_removed_while_it_moves_leaves_nothing() {
+    let (pool, mounts) = two_mounts(&["s0", "s1", "s2"], ["rw", "rw"]);
+    let store = Store::of_file(&pool.file()).unwrap();
+    let other = Layout::striped([ServerId(2), ServerId(0)], 8192).unwrap();
+    for (name, is_written) in [("still", false), ("written", true)] {
+        let path = mounts[0].path(name);
+        fs::write(&path, vec![1; 2_000_000]).unwrap();
+        let writer = is_written.then(|| File::options().write(true).open(&path).unwrap());
+        let inode = store.lookup(Path::new(name)).unwrap().unwrap();
+        let (mut is_there, mut writer) = (true, writer);
+        let moved = inode.move_to(&other, name, &mut |_, _| {
+            if std::mem::take(&mut is_there) {
+                fs::remove_file(&path).unwrap();
+                drop(writer.take());
+                // The mount tries to remove it now, and finds it moving.
+                std::thread::sleep(std::time::Duration::from_millis(300));
+            }
+            true
+        });
+        assert!(matches!(moved, Err(Error::Nameless { .. })), "{name}: {moved:?}");
+        drop(inode);
+        nothing_is_left(&pool);
     }
 }
 

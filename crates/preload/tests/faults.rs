@@ -4,6 +4,9 @@ mod common;
 #[allow(dead_code, reason = "this test uses its part")]
 #[path = "../../mount/tests/common/faulty.rs"]
 mod faulty;
+#[allow(dead_code, reason = "this test uses its part")]
+#[path = "../../mount/tests/common/loop_disk.rs"]
+mod loop_disk;
 
 use std::process::{Command, Stdio};
 
@@ -11,6 +14,22 @@ use common::worker::{GOES_PAST_THE_MOUNT, Worker};
 use common::{TestPool, mount_program, succeeded};
 use faulty::Faulty;
 use fuser::Errno;
+use loop_disk::LoopDisk;
+use stripewise_layout::{Layout, ServerId};
+use stripewise_store::{Error, Store};
+
+fn need(program: &str) {
+    let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).stdout(Stdio::null()).status();
+    assert!(found.is_ok_and(|status| status.success()), "this test needs `{program}`: install it");
+}
+
+fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+    let begin = std::time::Instant::now();
+    while !done() {
+        assert!(begin.elapsed().as_secs() < 60, "{what} did not come about");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
 
 /// A mounted pool whose server s1 can fail.
 fn with_faulty() -> (TestPool, Faulty) {
@@ -102,6 +121,42 @@ fn a_sync_is_the_first_to_find_a_server_that_died_and_came_back() {
     assert_eq!(worker.ask(&format!("os.fsync({fd})")), "None");
     drop(worker);
     drop(server);
+}
+
+/// The kernel tells each open file of what a disk did not take, and a file that is opened after one was told not any more: the mount, which
+/// opens a datafile for the sync, would not be told of what was written past it.
+#[test]
+fn a_sync_tells_of_what_the_disk_did_not_take_though_others_were_told_before() {
+    let pool = TestPool::new();
+    let Some(disk) = LoopDisk::thin(&pool, "s1") else {
+        eprintln!("not tested: no ext4 on a loop device here");
+        return;
+    };
+    let mounted = Command::new(mount_program()).arg(pool.path("pool.toml")).stdin(Stdio::null()).output().unwrap();
+    succeeded("mount", &mounted);
+    let mut worker = Worker::start(&pool);
+    let fd = worker.ask("os.open('file', os.O_CREAT | os.O_RDWR)");
+    let write = |number: u8| format!("os.pwrite({fd}, b'{number}' * 6291456, {number} * 6291456)");
+    assert_eq!(worker.ask(&write(0)), "6291456");
+    disk.write_back();
+    disk.fill();
+    assert_eq!(worker.ask(&write(1)), "6291456");
+    assert_eq!(worker.ask(GOES_PAST_THE_MOUNT), "True");
+    disk.write_back();
+    let store = Store::of_file(&pool.path("pool.toml")).unwrap();
+    let inode = store.existing("file".as_ref()).unwrap().unwrap();
+    let other = Layout::striped([ServerId(0)], 4096).unwrap();
+    let error = inode.move_to(&other, "file", &mut |_, _| true).unwrap_err();
+    assert!(
+        matches!(&error, Error::Move { source, .. } if matches!(**source, Error::NotWrittenBack { .. })),
+        "{error}"
+    );
+    assert_eq!(worker.ask(&format!("os.fsync({fd})")), format!("-{}", libc::EIO));
+    disk.relieve();
+    assert_eq!(worker.ask(&write(1)), "6291456");
+    assert_eq!(worker.ask(&format!("os.fsync({fd})")), "None");
+    drop(worker);
+    drop(inode);
 }
 
 #[test]

@@ -3,10 +3,11 @@
 mod common;
 
 use common::{TestPool, content, create, layout, pattern};
-use std::sync::Arc;
+use rustix::fs::AtFlags;
+use std::sync::{Arc, Barrier};
 use stripewise_layout::{FileLayout, Layout, Pattern};
 use stripewise_store::apply::ApplyWatch;
-use stripewise_store::{Error, Store, Then};
+use stripewise_store::{Error, Files, Store, Then};
 
 /// Waits `patience` times, and stops the move of the file `stop`.
 #[derive(Default)]
@@ -88,6 +89,93 @@ fn a_move_that_fails_undoes_those_before_it() {
     assert_eq!(present(&store, "a"), pool.pool.default_layout());
     assert!(store.rules().unwrap().is_empty());
     assert!(content(&store.existing("a".as_ref()).unwrap().unwrap()) == bytes);
+}
+
+/// A file that is removed, or replaced as a checkpoint is, while others move, or itself: it is passed over, and the others get their
+/// layouts.
+#[test]
+fn a_file_that_loses_its_name_meanwhile_keeps_no_other_from_its_layout() {
+    struct Removes<'a>(&'a Files, &'a str);
+    impl ApplyWatch for Removes<'_> {
+        fn waits(&mut self) -> bool {
+            false
+        }
+
+        fn progress(&mut self, path: &str, _: u64, _: u64) -> Then {
+            let tree = self.0.store().tree();
+            let is_there = rustix::fs::statat(tree, self.1, AtFlags::empty()).is_ok();
+            if path == "b" && self.1 == "b" && is_there {
+                // A mover is waited for, which waits for this.
+                rustix::fs::unlinkat(tree, "b", AtFlags::empty()).unwrap();
+            } else if path == "b" && is_there {
+                self.0.unlink(self.1.as_ref()).unwrap();
+            }
+            Then::On
+        }
+
+        fn gives_way(&self) -> bool {
+            false
+        }
+    }
+    for gone in ["b", "c"] {
+        let pool = TestPool::new(2);
+        let (store, program) = (pool.open(), Files::open(pool.pool.clone()).unwrap());
+        let bytes = pattern(50_000, 3);
+        for name in ["a", "b", "c"] {
+            common::write(&create(&store, name).1, &bytes, 0);
+        }
+        let one = layout(&[(0, &[(0, 8192)])]);
+        let applied = store.apply(&[entry("*", &one)], true, &mut Removes(&program, gone)).unwrap().unwrap();
+        let paths: Vec<_> = applied.iter().map(|of| of.path.as_str()).collect();
+        let expected = ["a", "b", "c", "*"];
+        assert_eq!(paths, expected.into_iter().filter(|path| *path != gone).collect::<Vec<_>>());
+        for path in ["a", "b", "c"].into_iter().filter(|path| *path != gone) {
+            assert_eq!(present(&store, path), one, "{path}");
+            assert!(content(&store.existing(path.as_ref()).unwrap().unwrap()) == bytes);
+        }
+        let locks = pool.pool.namespace.join("locks");
+        assert_eq!(std::fs::read_dir(locks).unwrap().count(), 0, "{gone}: no lock is left");
+    }
+}
+
+/// A program without a mount removes a file that a mover has: what the mover has made goes, too.
+#[test]
+fn a_file_that_a_program_removes_while_it_moves_leaves_nothing() {
+    let pool = TestPool::new(2);
+    let (store, program) = (pool.open(), Files::open(pool.pool.clone()).unwrap());
+    let (fd, inode) = create(&store, "a");
+    common::write(&inode, &pattern(5_000_000, 3), 0);
+    let (began, go_on) = (Barrier::new(2), Barrier::new(2));
+    std::thread::scope(|scope| {
+        let removed = scope.spawn(|| {
+            began.wait();
+            let gone = || rustix::fs::fstat(&fd).unwrap().st_nlink == 0;
+            let program = &program;
+            std::thread::scope(|scope| {
+                let removed = scope.spawn(move || program.unlink("a".as_ref()));
+                while !gone() {
+                    std::thread::yield_now();
+                }
+                go_on.wait();
+                removed.join().unwrap()
+            })
+        });
+        let mut is_first = true;
+        let moved = inode.move_to(&layout(&[(0, &[(1, 8192)])]), "a", &mut |_, _| {
+            if std::mem::take(&mut is_first) {
+                began.wait();
+                go_on.wait();
+            }
+            true
+        });
+        assert!(matches!(moved, Err(Error::Nameless { .. })), "{moved:?}");
+        removed.join().unwrap().unwrap();
+    });
+    for server in 0..2 {
+        let made = std::fs::read_dir(pool.root(server)).unwrap().flatten().filter(|entry| entry.path().is_dir());
+        let left: Vec<_> = made.flat_map(|of| std::fs::read_dir(of.path()).unwrap().flatten()).collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
 }
 
 #[test]

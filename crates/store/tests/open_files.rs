@@ -2,13 +2,14 @@
 
 mod common;
 
-use common::{TestPool, layout, pattern};
+use common::{TestPool, create, layout, pattern};
 use rustix::fd::AsFd as _;
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use std::io::{IoSlice, IoSliceMut};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use stripewise_control::{Sender, Way};
 use stripewise_layout::{Layout, Pattern};
 use stripewise_store::pool::ProfileSource;
@@ -238,4 +239,30 @@ fn a_file_that_is_given_away_takes_along_what_is_made_meanwhile() {
         assert_eq!(opened.read_at(&mut [IoSliceMut::new(&mut found)], 0).unwrap(), bytes.len());
         assert!(found[..bytes.len()] == bytes);
     }
+}
+
+/// Another process cuts the file off again and again: a writer that asks for the places meanwhile waits for that, and goes there itself
+/// afterwards as before.
+#[test]
+fn a_cut_of_another_takes_no_writer_from_its_way_past_the_mount() {
+    let pool = TestPool::new(2);
+    let [here, there] = [pool.open(), pool.open()];
+    let (fd, inode) = create(&here, "a");
+    let other = there.inode(fd.as_fd()).unwrap().unwrap();
+    inode.register_writer().unwrap();
+    common::write_all(&inode, &pattern(100_000, 3), 0);
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0..300 {
+                other.truncate([100_000, 20_000][round % 2]).unwrap();
+                common::write(&other, &pattern(100_000, 3), 0);
+            }
+            is_done.store(true, Ordering::Release);
+        });
+        while !is_done.load(Ordering::Acquire) {
+            assert!(inode.placement().unwrap().bypass);
+        }
+    });
+    inode.release_writer().unwrap();
 }

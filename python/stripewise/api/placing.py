@@ -37,7 +37,7 @@ def apply(layout: Path, pool: Pool, *, progress: Progress | None = None) -> list
 
 def forecast(layout: Path, pool: Pool) -> Forecast:
     """What `apply` would do. Nothing is changed."""
-    return _native.layout_forecast(str(layout), str(pool.file))
+    return layouts.forecast(layout, pool.file)
 
 
 def place_of(file: Path, pool: Pool | None = None) -> Place:

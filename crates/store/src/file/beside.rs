@@ -18,7 +18,6 @@ use crate::file::marks::{BLOCK, joined};
 use crate::file::moving::{Move, Moved, bytes_of};
 use crate::file::steps::Steps;
 use crate::os::error::{Error, Result};
-use crate::os::sync::guard;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Instant;
@@ -115,6 +114,7 @@ impl Inode {
 
 impl Beside<'_> {
     fn run(&self, layout: &Arc<Layout>, go_on: &mut GoOn<'_>) -> Result<Option<Moved>> {
+        self.inode.check_named()?;
         let (handle, was_noted) = {
             let _change = self.inode.change_handle()?;
             let mut handle = self.inode.read_handle()?;
@@ -189,11 +189,9 @@ impl Beside<'_> {
         steps: &Steps,
     ) -> Result<Switched> {
         let inode = self.inode;
-        // Before writers wait: one that appends waits with this lock.
-        let _here = guard(&inode.appending);
-        let appends = inode.registered_lock()?;
-        appends.lock(Purpose::Append, true)?;
-        let switched = inode.change_handle().and_then(|_change| {
+        // Before writers wait: one that appends waits with the lock of appends.
+        inode.without_appends(|| {
+            let _change = inode.change_handle()?;
             self.lock.lock(Purpose::Lease, true)?;
             inode.bump_epoch();
             // What a writer has marked before it looked at the counter is seen from here on.
@@ -206,9 +204,7 @@ impl Beside<'_> {
             self.lock.unlock(Purpose::Lease)?;
             inode.bump_epoch();
             switched
-        });
-        appends.unlock(Purpose::Append)?;
-        switched
+        })
     }
 
     fn switch_alone(
@@ -221,6 +217,7 @@ impl Beside<'_> {
         if self.lock.is_held(Purpose::Unmarked)? {
             return Ok(Switched::Never);
         }
+        self.inode.check_named()?;
         let Some(since) = self.lock.take_marks()? else { return Ok(Switched::Never) };
         let Some(parts) = moving.renew(&joined(marked, since))? else { return Ok(Switched::Never) };
         if bytes_of(&parts) > most_bytes {

@@ -3,6 +3,7 @@
 
 use crate::backend::plane::{PlaneOptions, ServedName};
 use crate::file::inode::Inode;
+use crate::file::writers::Collected;
 use crate::os::error::{Error, Result};
 use crate::os::sync::{Mutex, guard};
 use crate::os::sys::{proc_path, retry};
@@ -17,8 +18,13 @@ use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use stripewise_control::Door;
 use stripewise_model::Op;
+
+/// How long a removal waits for a mover of the file, and between two tries.
+const PATIENCE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// A pool in use without a mount. Paths are relative to the pool's mount point; none leads out of the pool, also not
 /// through a symbolic link.
@@ -331,12 +337,33 @@ impl Files {
                 synced => synced.map_err(Error::io("sync", "the directory of a removed file"))?,
             }
         }
-        // Under the lock: no thread opens it meanwhile.
-        let opened = guard(&self.opened);
-        if !opened.contains_key(&inode.key()) {
-            self.store.collect(&inode)?;
+        self.collect_unless_open(&inode)
+    }
+
+    /// As [`Store::collect`], unless this process has the file open. A mover that has it ends with its step, and leaves to this what it has
+    /// made; one that is stopped is not waited for. One system call of a file that has a name.
+    fn collect_unless_open(&self, inode: &Inode) -> Result<()> {
+        if !inode.is_nameless() {
+            return Ok(());
         }
-        Ok(())
+        let (began, mut is_last) = (Instant::now(), false);
+        loop {
+            {
+                // Under the lock: no thread opens it meanwhile.
+                let opened = guard(&self.opened);
+                if opened.contains_key(&inode.key()) || self.store.collect(inode)? != Collected::InUse {
+                    return Ok(());
+                }
+            }
+            if is_last || began.elapsed() >= PATIENCE {
+                return Ok(());
+            }
+            // One that has just ended is found by one more try.
+            is_last = !inode.is_moved()?;
+            if !is_last {
+                std::thread::sleep(PAUSE);
+            }
+        }
     }
 
     /// Changes the permission bits, also those of the datafiles.
@@ -394,14 +421,14 @@ impl Files {
     /// One less; the last close of a file without a name removes its datafiles.
     pub(crate) fn note_close(&self, inode: &Inode) -> Result<()> {
         let mut opened = guard(&self.opened);
-        if let Some(count) = opened.get_mut(&inode.key()) {
-            *count -= 1;
-            if *count == 0 {
-                opened.remove(&inode.key());
-                // Under the lock: no thread opens it meanwhile.
-                self.store.collect(inode)?;
-            }
+        let Some(count) = opened.get_mut(&inode.key()) else { return Ok(()) };
+        *count -= 1;
+        if *count > 0 {
+            return Ok(());
         }
-        Ok(())
+        opened.remove(&inode.key());
+        drop(opened);
+        // One without a name is opened by none meanwhile.
+        self.collect_unless_open(inode)
     }
 }

@@ -273,6 +273,11 @@ impl Inode {
         Ok(())
     }
 
+    /// Whether it has lost its last name, so that it gets none again. One system call.
+    pub(crate) fn is_nameless(&self) -> bool {
+        self.stat().is_ok_and(|stat| stat.st_nlink == 0)
+    }
+
     /// Whether its layout puts bytes into the inode. No system call.
     fn has_bytes_in_inode(&self) -> bool {
         self.file.read().unwrap_or_else(PoisonError::into_inner).inode().is_some()
@@ -549,6 +554,13 @@ impl Inode {
             // A program that is told now may write without asking again. (A reader, which waits for no other, is not told to write.)
             self.wait_for_cut();
             let file = self.file()?;
+            // Another process cuts the file off: a writer waits for it, and goes past the mount afterwards as before.
+            if self.is_cut_beside.load(Ordering::Acquire)
+                && self.registration_now().is_some()
+                && self.wait_for_cut_beside(false).is_ok()
+            {
+                continue;
+            }
             let mut placement = file.current_placement();
             // Who goes there itself marks nothing.
             placement.bypass &= file.move_beside() == MoveBeside::No && !self.is_cut_beside.load(Ordering::Acquire);
@@ -683,9 +695,7 @@ impl Inode {
             }
             match self.sync_places(&file, data_only) {
                 // What a disk has not taken may not have moved either.
-                Err(
-                    error @ (Error::Full { .. } | Error::Server { errno: Errno::IO | Errno::DQUOT | Errno::ROFS, .. }),
-                ) => return Err(error),
+                Err(error) if error.tells_of_a_loss() => return Err(error),
                 // What has moved is durable where it is now; its datafiles may be gone.
                 Err(_) if self.has_moved_from(&file)? => {}
                 // What these could not keep, the places that have come meanwhile have been told of.

@@ -44,8 +44,8 @@ impl Inode {
     /// A file that has writers is moved beside them ([`crate::file::beside`]).
     ///
     /// # Errors
-    /// [`Error::Busy`] while a writer keeps the file in its place. On any failure the file keeps its old layout and nothing of the
-    /// new one is left.
+    /// [`Error::Busy`] while a writer keeps the file in its place; [`Error::Nameless`] where it has lost its last name before it came to
+    /// its new places. On any failure the file keeps its old layout and nothing of the new one is left.
     pub fn move_to(
         self: &Arc<Self>,
         layout: &Layout,
@@ -90,13 +90,18 @@ impl Inode {
         if !self.has_handle() {
             return Err(Error::NotPlaced { file: name.to_owned() });
         }
-        let failed = |source: Error| Error::Move { file: name.to_owned(), source: Box::new(source) };
+        let failed = |source: Error| match self.is_nameless() {
+            // Who removed the name removes the datafiles, too.
+            true => Error::Nameless { file: name.to_owned() },
+            false => Error::Move { file: name.to_owned(), source: Box::new(source) },
+        };
         self.check_changeable().map_err(failed)?;
         self.store.check_layout(layout).map_err(failed)?;
         let hash = self.store.layouts.put(layout).map_err(failed)?;
         let layout = self.store.layouts.get(&hash).map_err(failed)?;
         let busy = || Error::Busy { file: name.to_owned() };
         let mut go_on = |moving: &Move<'_>, bytes, awaited: Option<&LockFile>| -> Result<()> {
+            self.check_named()?;
             loop {
                 let left_bytes = moving.total_bytes() - moving.done_bytes();
                 let rests = match progress(moving.done_bytes(), moving.total_bytes()) {
@@ -123,7 +128,7 @@ impl Inode {
             return moved.ok_or_else(busy);
         };
         // Bytes behind what is taken for the end would stay behind.
-        settled.map_err(failed)?;
+        self.in_order(&lock, settled).map_err(failed)?;
         lock.try_exclusive(Purpose::Still).map_err(failed)?;
         let moved = self.move_locked(hash, layout, name, (&lock, why), &mut go_on);
         // If the name stays, the next writer finds no holder and puts the file in order.
@@ -151,10 +156,25 @@ impl Inode {
         let Some(StructuralLock { lock, settled, _heads }) = self.structural_lock(&writers).map_err(failed)? else {
             return Err(failed(Error::Busy { file: name.to_owned() }));
         };
-        let done = settled.and_then(|()| lock.try_exclusive(Purpose::Still));
+        self.in_order(&lock, settled).map_err(failed)?;
+        let done = lock.try_exclusive(Purpose::Still);
         let done = done.and_then(|_| self.change_optimisations_locked(name, change, (&lock, writers.kept > 0)));
         let removed = lock.remove(self.store.locks());
         done.and_then(|done| removed.map(|()| done)).map_err(failed)
+    }
+
+    /// Fails where the file has lost its last name: who removes its datafiles knows of one generation after the one that it has seen.
+    pub(crate) fn check_named(&self) -> Result<()> {
+        if self.is_nameless() { Err(self.failed("move")(Errno::NOENT)) } else { Ok(()) }
+    }
+
+    /// Whether a mover has the file, with or without writers. Three system calls.
+    ///
+    /// # Errors
+    /// Those of the lock file.
+    pub fn is_moved(&self) -> Result<bool> {
+        let lock = LockFile::open_existing(self.store.locks(), self.handle())?;
+        lock.map_or(Ok(false), |lock| Ok(lock.is_held(Purpose::Still)? || lock.is_exclusive(Purpose::Place)?))
     }
 
     /// `is_kept`: a kernel keeps pages of it, which its mount in this process has given it.
@@ -301,6 +321,7 @@ impl Inode {
         if handle.layout == hash {
             return Ok(Moved::nothing(size_bytes));
         }
+        self.check_named()?;
         let mut moving = Move::alone(self, lock, handle, layout, size_bytes)?;
         if why.by_threshold {
             moving.by_threshold();
@@ -330,7 +351,11 @@ impl Store {
         let mut moved_bytes = Vec::new();
         let mut ahead = RoomAhead::new(self, HashMap::new());
         for (file, inode, layout) in moves {
-            let change = inode.change_of_space(layout)?;
+            let change = match inode.change_of_space(layout) {
+                // It does not move any more.
+                Err(_) if inode.is_nameless() => ChangeOfSpace::default(),
+                change => change?,
+            };
             moved_bytes.push(change.moved_bytes);
             ahead.add(file, &change)?;
         }

@@ -11,7 +11,6 @@ use crate::format::handle::Handle;
 use crate::format::placement::{Datafile, Datafiles};
 use crate::os::error::{Error, Result};
 use crate::os::sync::atomic::Ordering;
-use crate::os::sync::guard;
 use crate::os::sys::{retry, times_of};
 use rustix::fd::BorrowedFd;
 use rustix::fs::{FallocateFlags, SeekFrom, Timespec, Timestamps, UTIME_OMIT};
@@ -89,13 +88,7 @@ impl Inode {
         }
         self.with_registration(|| {
             self.wait_for_pages()?;
-            // An append writes where it has found the end.
-            let _here = guard(&self.appending);
-            let lock = self.registered_lock()?;
-            lock.lock(Purpose::Append, true)?;
-            let done = self.truncate_registered(size_bytes);
-            lock.unlock(Purpose::Append)?;
-            done
+            self.without_appends(|| self.truncate_registered(size_bytes))
         })
     }
 
@@ -493,21 +486,14 @@ impl Inode {
     /// Makes the file at least this large. Cuts nothing off that is written behind that meanwhile.
     fn grow(&self, size_bytes: u64) -> Result<()> {
         // An append that fails cuts off what it has put behind the end that it has found.
-        let _here = guard(&self.appending);
-        let lock = self.registered_lock()?;
-        lock.lock(Purpose::Append, true)?;
-        let done = self.grow_in_append(size_bytes);
-        lock.unlock(Purpose::Append)?;
-        done
-    }
-
-    fn grow_in_append(&self, size_bytes: u64) -> Result<()> {
-        let _change = self.change_handle_in_order()?;
-        if size_bytes <= self.layout()?.head_in_inode_bytes() {
-            // Writers of the head take no lock. An allocation never makes the inode shorter.
-            let last = || rustix::fs::fallocate(self.descriptor(), FallocateFlags::empty(), size_bytes - 1, 1);
-            return retry(last).map_err(self.failed("set the size of"));
-        }
-        if (self.stat()?.st_size as u64) < size_bytes { self.truncate_inode(size_bytes) } else { Ok(()) }
+        self.without_appends(|| {
+            let _change = self.change_handle_in_order()?;
+            if size_bytes <= self.layout()?.head_in_inode_bytes() {
+                // Writers of the head take no lock. An allocation never makes the inode shorter.
+                let last = || rustix::fs::fallocate(self.descriptor(), FallocateFlags::empty(), size_bytes - 1, 1);
+                return retry(last).map_err(self.failed("set the size of"));
+            }
+            if (self.stat()?.st_size as u64) < size_bytes { self.truncate_inode(size_bytes) } else { Ok(()) }
+        })
     }
 }

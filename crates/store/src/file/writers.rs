@@ -300,7 +300,7 @@ impl Inode {
         // Two that leave at once would each see the other's registration: one after the other.
         lock.lock(Purpose::Handle, true)?;
         // With a server missing, the lock file stays and says that the size is not settled.
-        if lock.try_exclusive(Purpose::Writers)? && self.settle()?.is_ok() {
+        if lock.try_exclusive(Purpose::Writers)? && (self.settle()?.is_ok() || self.is_nameless()) {
             return lock.remove(self.store.locks());
         }
         lock.unlock(Purpose::Writers)?;
@@ -319,6 +319,17 @@ impl Inode {
     pub(crate) fn registered_lock(&self) -> Result<Arc<LockFile>> {
         let lock = guard(&self.writers).lock.clone();
         lock.ok_or_else(|| self.refused("write", "not registered as a writer", Errno::BADF))
+    }
+
+    /// Runs `work` while no thread and no other process of this node appends: an append writes where it has found the end. The caller is
+    /// registered.
+    pub(crate) fn without_appends<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let _here = guard(&self.appending);
+        let lock = self.registered_lock()?;
+        lock.lock(Purpose::Append, true)?;
+        let done = work();
+        lock.unlock(Purpose::Append)?;
+        done
     }
 
     /// Takes the structural lock: no writer anywhere, none can come. `None`: there is a writer. The `Writers` of this process
@@ -341,6 +352,15 @@ impl Inode {
         }
     }
 
+    /// For the holder of the structural `lock`: as `settled`. Where the file is not in order its lock file stays and says so, but for a file
+    /// without a name: others have removed its datafiles, or will.
+    pub(crate) fn in_order(&self, lock: &LockFile, settled: Result<()>) -> Result<()> {
+        if settled.is_err() && self.is_nameless() {
+            lock.remove(self.store.locks())?;
+        }
+        settled
+    }
+
     /// Whether the inode may not know yet how long the file is. Of a file without a handle always: the inode is asked each
     /// time.
     fn may_be_written(&self) -> Result<bool> {
@@ -358,8 +378,11 @@ impl Inode {
         }
         let (lock, _) = self.open_lock()?;
         let free = lock.try_exclusive(Purpose::Writers)?;
-        if free && lock.is_current(self.store.locks()) && self.put_in_order(&lock, false)?.is_ok() {
-            lock.remove(self.store.locks())?;
+        if free && lock.is_current(self.store.locks()) {
+            let settled = self.put_in_order(&lock, false)?;
+            if self.in_order(&lock, settled).is_ok() {
+                lock.remove(self.store.locks())?;
+            }
         }
         Ok(!free)
     }

@@ -289,6 +289,21 @@ pub enum Error {
         /// Why.
         source: Box<Error>,
     },
+    /// The disk has not taken what programs have written to the file.
+    #[error(
+        "the disk of server {server} has not taken all that was written to this file: bytes of it may be lost. A program that writes it is \
+         told by its next sync; else compare the file with another copy of it. Check that disk, and whether it is full"
+    )]
+    NotWrittenBack {
+        /// Name of the server.
+        server: String,
+    },
+    /// A file without a name does not move.
+    #[error("{file} has no name any more: it was removed or replaced meanwhile")]
+    Nameless {
+        /// The name that it had.
+        file: String,
+    },
     /// A move was decided, and the disk has not said so.
     #[error(
         "{source}; it is not known which of the file's two places the disk of the namespace has kept, so both copies stay: check that \
@@ -424,6 +439,11 @@ impl Error {
         move |errno| Self::Io { action, path: path.into(), errno }
     }
 
+    /// Whether a sync has failed as bytes did not reach their disk, and not as they could not be found.
+    pub(crate) fn tells_of_a_loss(&self) -> bool {
+        matches!(self, Self::Full { .. } | Self::Server { errno: Errno::IO | Errno::DQUOT | Errno::ROFS, .. })
+    }
+
     /// What a program that made a system call sees.
     pub fn errno(&self) -> Errno {
         match self {
@@ -433,6 +453,7 @@ impl Error {
             Self::Full { .. } | Self::NoRoom { .. } => Errno::NOSPC,
             Self::Pool { .. } | Self::Invalid(_) | Self::NotPlaced { .. } | Self::Hints { .. } => Errno::INVAL,
             Self::LayoutMemory { .. } => Errno::NOMEM,
+            Self::Nameless { .. } => Errno::NOENT,
             Self::Busy { .. } | Self::Applying { .. } | Self::HeldLock { .. } | Self::UnboundLock { .. } => Errno::BUSY,
             Self::ForeignLock { .. } => Errno::ACCESS,
             Self::LaterOptimisation { .. } => Errno::ROFS,
@@ -442,6 +463,7 @@ impl Error {
             | Self::Unsure { source } => source.errno(),
             Self::MissingServer { .. }
             | Self::MissingDatafile { .. }
+            | Self::NotWrittenBack { .. }
             | Self::ShortDatafile { .. }
             | Self::ForeignDatafile { .. }
             | Self::UnboundDatafile { .. }

@@ -14,3 +14,4 @@ pub(crate) mod sync;
 pub(crate) mod sys;
 pub(crate) mod threads;
 pub(crate) mod timer;
+pub(crate) mod writeback;

@@ -111,6 +111,9 @@ impl Store {
         let (moves, forecast) = self.moves(entries)?;
         let mut files = Vec::new();
         for (PlannedMove { path, inode, layout }, &copied_bytes) in moves.into_iter().zip(&forecast.moved_bytes) {
+            if inode.is_nameless() {
+                continue;
+            }
             let before = inode.layout()?;
             if *before != layout && inode.is_kept_from(&layout)? {
                 return Err(Error::Busy { file: path });
@@ -123,8 +126,8 @@ impl Store {
     }
 
     /// Gives the files of `entries` their layouts: those that are there are moved, and with `rules` those to come get theirs.
-    /// Everything is checked first. When a move or a rule fails, those before it are undone. One process of a user does so
-    /// at a time. `None` when `watch` has stopped it: then the files before the one that it stopped have moved.
+    /// Everything is checked first. When a move or a rule fails, those before it are undone; a file that loses its name meanwhile is passed
+    /// over. One process of a user does so at a time. `None` when `watch` has stopped it: then the files before the one that it stopped have moved.
     ///
     /// # Errors
     /// What keeps the layouts from being applied; of a file that could not be moved back it says so.
@@ -155,6 +158,8 @@ impl Store {
                     applied.push(Applied { path, moved: Some(moved) });
                 }
                 Err(_) if stopped => return Ok(None),
+                // Removed or replaced meanwhile, as programs do: that keeps no other file from its layout.
+                Err(_) if inode.is_nameless() => {}
                 Err(error) => return Err(self.undo(undo, error)),
             }
         }
@@ -185,7 +190,9 @@ impl Store {
             stays += &format!("; rules for files to come stay changed, they cannot be put back: {error}");
         }
         for (path, inode, layout) in undo.files.into_iter().rev() {
-            if let Err(error) = inode.move_to(&layout, &path, &mut |_, _| true) {
+            if let Err(error) = inode.move_to(&layout, &path, &mut |_, _| true)
+                && !matches!(error, Error::Nameless { .. })
+            {
                 stays += &format!("; {path} stays in its new layout, it cannot be moved back: {error}");
             }
         }

@@ -252,6 +252,15 @@ fn is_unsure(error: &Error) -> bool {
     }
 }
 
+/// Whether the kernel has told of bytes that a disk did not take, which it tells once: the next try would find nothing.
+fn is_not_written_back(error: &Error) -> bool {
+    match error {
+        Error::NotWrittenBack { .. } => true,
+        Error::Move { source, .. } => is_not_written_back(source),
+        _ => false,
+    }
+}
+
 /// A file that no later pass tries to move.
 #[derive(Debug)]
 struct GivenUp {
@@ -354,6 +363,8 @@ impl Drain {
                     planned.copied_bytes += moved_bytes;
                 }
                 Err(error @ Error::NoRoom { .. }) => return Err(error),
+                // It was removed just now.
+                Err(_) if inode.is_nameless() => {}
                 Err(error) => planned.staying.push(self.stays(name, &inode, &error)),
             }
         }
@@ -468,9 +479,12 @@ impl Drain {
                 if stopped {
                     return Ok(Outcome::Stopped);
                 }
+                if matches!(error, Error::Nameless { .. }) {
+                    return Ok(Outcome::Nothing);
+                }
                 let file = self.stays(name, &inode, &error);
                 let is_unsure = is_unsure(&error);
-                if is_unsure || is_unreadable(&error) {
+                if is_unsure || is_unreadable(&error) || is_not_written_back(&error) {
                     let given_up = GivenUp { key: inode.key(), is_unsure, file: file.clone() };
                     self.given_up.insert(path.to_owned(), given_up);
                 }
@@ -582,7 +596,10 @@ pub fn remove(file: &Path, name: &str, lost: bool, watch: &mut dyn DrainWatch) -
         }
         return Drain::new(Store::of_file(file)?, leaving.id, targets, false).run(watch);
     }
-    let check = || check_unnamed(&store, &leaving, DRAIN_FIRST).and_then(|()| check_empty(&leaving));
+    let check = || {
+        check_unnamed(&store, &leaving, DRAIN_FIRST)
+            .and_then(|()| check_empty(&leaving, "end the programs that have them open, or run `stripewise fsck`"))
+    };
     check()?;
     if leaving.state == ServerState::Used {
         Pool::write_state(file, tier, place, ServerState::Draining)?;
@@ -618,7 +635,7 @@ fn unmake_removed(store: &Arc<Store>, server: &Server) -> Result<()> {
     if !is_left {
         return Ok(());
     }
-    check_empty(&left)?;
+    check_empty(&left, "copy what you need out of its directory, and remove that")?;
     site.unmake().map_err(Error::io("remove", &left.root))
 }
 
@@ -670,8 +687,8 @@ fn check_unnamed(store: &Arc<Store>, server: &Server, remedy: &str) -> Result<()
     Ok(())
 }
 
-/// Refuses a server that has datafiles, whether a file has them or not.
-fn check_empty(server: &Server) -> Result<()> {
+/// Refuses a server that has datafiles, whether a file has them or not, with the `remedy`.
+fn check_empty(server: &Server, remedy: &str) -> Result<()> {
     let backend = crate::backend::of(&Server { emulate: None, ..server.clone() }, &Setting::default());
     if backend.connect().is_err() {
         return Ok(());
@@ -685,8 +702,7 @@ fn check_empty(server: &Server) -> Result<()> {
     }
     if datafiles > 0 {
         let what = format!(
-            "it has {datafiles} datafiles that no file of the tree names, of files that are open without a name or of crashes: \
-             end the programs that have them open, or run `stripewise fsck`"
+            "it has {datafiles} datafiles that no file of the tree names, of files that are open without a name or of crashes: {remedy}"
         );
         return Err(not_removed(server, &what));
     }

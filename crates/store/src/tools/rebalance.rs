@@ -112,6 +112,7 @@ pub fn rebalance(file: &Path, filling: &Filling, watch: &mut dyn DrainWatch) -> 
         match moved {
             Ok(()) => done.moved_files += 1,
             Err(_) if stopped => return Ok(None),
+            Err(Error::Nameless { .. }) => {}
             Err(error) => done.staying.push(StayingFile::of(name, &error)),
         }
         before_bytes += file.moved_bytes * 2;

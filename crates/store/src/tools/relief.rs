@@ -368,6 +368,7 @@ pub fn relieve(file: &Path, name: &str, leaving: &[Leaving], watch: &mut dyn Dra
                 done.stopped = true;
                 break;
             }
+            Err(Error::Nameless { .. }) => done.passed_over.push(of.path.clone()),
             Err(error) => done.staying.push(StayingFile::of(of.path.clone(), &error)),
         }
     }

@@ -199,6 +199,7 @@ pub fn move_small_files(file: &Path, heads: &[NewHead], watch: &mut dyn DrainWat
                 done.stopped = true;
                 break;
             }
+            Err(Error::Nameless { .. }) => done.passed_over.push(path.clone()),
             Err(error) => done.staying.push(StayingFile::of(path.clone(), &error)),
         }
     }

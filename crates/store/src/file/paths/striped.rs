@@ -12,10 +12,11 @@ use crate::format::handle::Present;
 use crate::format::identity::Identity;
 use crate::format::placement::{Datafile, Datafiles, Placement};
 use crate::os::descriptors::{close, replace, replace_by_nothing};
-use crate::os::error::{Result, has_gone};
+use crate::os::error::{Error, Result, has_gone};
 use crate::os::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use crate::os::sys::retry;
-use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use crate::os::writeback;
+use rustix::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -38,18 +39,12 @@ struct Slot {
     extent: LastExtent,
 }
 
-/// Whether the kernel could not write back what was written to an open file, and `fd` has not told that yet; no sync tells it by `fd` from
-/// now on. One system call, which writes nothing and waits for nothing.
-fn has_lost(fd: RawFd) -> bool {
-    /// No page is there.
-    const BEHIND_ALL: i64 = 1 << 62;
-    // SAFETY: no memory is passed.
-    let asked = unsafe { libc::sync_file_range(fd, BEHIND_ALL, 1, libc::SYNC_FILE_RANGE_WAIT_BEFORE) };
-    asked == -1
-        && matches!(
-            std::io::Error::last_os_error().raw_os_error(),
-            Some(libc::EIO | libc::ENOSPC | libc::EDQUOT | libc::EROFS)
-        )
+impl Slot {
+    /// [`writeback::has_lost`] of its descriptor, which `state` says. No system call where it is not open.
+    fn has_lost(&self, state: i32) -> bool {
+        // SAFETY: a slot's descriptor stays open as long as the slot lives.
+        state >= 0 && writeback::has_lost(unsafe { BorrowedFd::borrow_raw(state >> 1) })
+    }
 }
 
 /// The datafiles of one file.
@@ -121,7 +116,7 @@ impl Striped {
             let written = before.written.load(Ordering::Acquire);
             // What the disk did not take is told by this descriptor alone, which goes with `older`; also of what a program has written past
             // the mount.
-            let lost = before.lost.load(Ordering::Acquire) || (state >= 0 && has_lost(state >> 1));
+            let lost = before.has_lost(state) | before.lost.load(Ordering::Acquire);
             if let Some(index) = self.datafiles.table.iter().position(|other| other == datafile) {
                 self.slots[index].written.store(written, Ordering::Release);
                 self.slots[index].lost.fetch_or(lost, Ordering::AcqRel);
@@ -139,14 +134,14 @@ impl Striped {
     /// each, two where it is not open.
     ///
     /// # Errors
-    /// [`Error::Server`] of the first one that it could not write back.
+    /// [`Error::NotWrittenBack`] of the first one that it could not write back.
     pub(crate) fn check_written_back(&self) -> Result<()> {
         for index in self.indexes() {
             let Some(fd) = self.readable_datafile(index)? else { continue };
-            if has_lost(fd.as_raw_fd()) {
+            if writeback::has_lost(fd) {
                 // Who syncs by this descriptor later is told, too.
                 self.slots[usize::from(index)].lost.store(true, Ordering::Release);
-                return Err(self.server_of(index)?.error("write back what was written to a datafile")(Errno::IO));
+                return Err(Error::NotWrittenBack { server: self.server_of(index)?.name().to_owned() });
             }
         }
         Ok(())
@@ -182,14 +177,16 @@ impl Striped {
         let indexes = self.indexes().filter(|&index| are_meant(&self.datafiles.table[usize::from(index)]));
         for index in indexes.clone() {
             if let Ok(Some(fd)) = self.readable_datafile(index) {
-                // SAFETY: the descriptor is open. Only a start: what fails here fails again, with its errno, below.
-                unsafe { libc::sync_file_range(fd.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
+                writeback::begin(fd);
             }
         }
-        let mut all = Ok(());
+        let mut all: Result<()> = Ok(());
         for index in indexes {
-            // Of all, whatever the first says: each is told of what it may have lost.
-            all = all.and(self.sync_datafile(index, data_only));
+            // Of all, whatever the first says: each is told of what it may have lost. That is told first, as no later sync tells it.
+            let synced = self.sync_datafile(index, data_only);
+            if synced.is_err() && !all.as_ref().is_err_and(Error::tells_of_a_loss) {
+                all = synced;
+            }
         }
         all
     }
@@ -227,7 +224,8 @@ impl Striped {
     }
 
     /// For a caller that has others sync the file: whether bytes written here may be lost, though a sync succeeds now, because their
-    /// server died and came back. Told once, as the kernel tells of what it could not write back. Call it before the sync.
+    /// server died and came back, or because the kernel could not write them back and has told others. Told once, as the kernel tells of
+    /// that. Call it before the sync. One system call for each datafile that is open.
     pub(crate) fn take_lost(&self) -> bool {
         let mut any = false;
         for (slot, datafile) in self.slots.iter().zip(&self.datafiles.table) {
@@ -235,6 +233,8 @@ impl Striped {
             let written = slot.written.swap(false, Ordering::AcqRel);
             // It may have died and come back since it was used last.
             any |= slot.lost.swap(false, Ordering::AcqRel);
+            // By the descriptors of this process alone the kernel tells it of what was written by them.
+            any |= slot.has_lost(state);
             any |= written && state >= 0 && !self.is_of_its_server(state >> 1, *datafile);
         }
         any
