@@ -3,6 +3,7 @@
 import functools
 import io
 import os
+import re
 import shlex
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -69,6 +70,18 @@ def test_names_are_text_on_a_terminal(way, monkeypatch):
     assert SHOWN in shown
     for command in ("\x1b[35;5m", "\x1b]0", "\x07", "\x9b", "\u202e", "\udcff"):
         assert command not in shown
+
+
+def test_moves_of_many_files_take_one_line_of_a_terminal(monkeypatch):
+    terminal = io.StringIO()
+    monkeypatch.setattr(console, "err", type(console.err)(file=terminal, force_terminal=True, width=100))
+    with console.moving() as progress:
+        for number in range(50):
+            for done in (0, 100, 200):
+                progress(f"f{number:02}", done, 200)
+    shown = terminal.getvalue()
+    assert "moving f49" in shown
+    assert not re.search(r"moving f\d\d[^\n]*\n[^\n]*moving f", shown), "no picture has two files"
 
 
 @pytest.mark.parametrize("letter", ["\u200b", "\u00ad", "\u2060", "\ufeff", "\u3164", "\ufe0f", "\U000e0041"])

@@ -18,7 +18,7 @@ import pytest
 
 from conftest import READ_HOT
 from stripewise.api import adapt as adapting
-from stripewise.api import measured, moving, pacing
+from stripewise.api import measured, moved, moving, pacing
 from stripewise.cli import adapted as cli_adapted
 from stripewise.cli import pool_show
 from stripewise.pool import Pool
@@ -191,6 +191,32 @@ def test_the_rate_of_a_move_of_all_files_is_that_since_it_began(pool):
     move = moving.now(loaded)
     assert (move.path, move.copied_bytes, move.all_bytes) == ("b", 1000, 2000)
     assert move.bytes_per_s == pytest.approx(1000 / (10 + moving.TELL_S / 2))
+
+
+@pytest.mark.parametrize("of", ["settled", "decided"])
+def test_files_of_one_plan_are_told_together(of, pool):
+    """A small file says little of how long all of them take."""
+    loaded, words, clock = Pool.load(pool.file), [], [10.0]
+
+    def shown(path, done, total):
+        words.append((path, done, total))
+        return True
+
+    plan = moving.Whole(shown) if of == "settled" else moved.Watched(loaded, None, shown)
+    plan.plan(100)
+    teller = moving.Teller(loaded, plan, lambda: clock[0])
+    for path in ("a", "b"):
+        for done in (0, 50, 100):
+            clock[0] += 1
+            teller(path, done, 100)
+    assert words == [(path, done + before, 200) for path, before in (("a", 0), ("b", 100)) for done in (0, 50, 100)]
+    move = moving.now(loaded)
+    # A line has what was done before its word.
+    assert move.planned == (75, 100) and move.all_left_s == pytest.approx(25 / 75 * 5)
+    plan.plan(40)
+    teller("c", 0, 80)
+    assert moving.now(loaded).all_left_s is None, "another plan"
+    plan.close()
 
 
 def test_a_move_that_cannot_be_told_of_goes_on(pool):

@@ -16,6 +16,7 @@ from stripewise import _native
 from stripewise._native import StripewiseError
 from stripewise.api import owned
 from stripewise.api.moved import Watched
+from stripewise.api.moving import Whole
 from stripewise.api.parting import FOREVER, MOST_DATAFILES, STEP_BYTES
 
 if TYPE_CHECKING:
@@ -193,7 +194,7 @@ class Mover:
     def __init__(self, pool: Pool, tier: str, progress: Progress, watch: Progress | None) -> None:
         """Moves nothing. What is copied is told to `progress`; `watch` may count it."""
         self._pool, self._tier, self._progress = pool, tier, progress
-        self._watch = watch if isinstance(watch, Watched) else None
+        self._watch = watch if isinstance(watch, Watched | Whole) else None
         self._versions: dict[int, int] = {}
         self.moved_files = self.copied_bytes = 0
         self.staying: list[dict[str, str]] = []

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from stripewise import decided
 from stripewise._native import StripewiseError
-from stripewise.api import kept_lines, owned
+from stripewise.api import kept_lines, moving, owned
 from stripewise.api.kept_lines import Kept
 from stripewise.api.pacing import Progress, Then
 from stripewise.pool import Pool
@@ -225,7 +225,8 @@ class Watched:
     """The progress of moves: what is copied has its lines, and a move stops when the hours are over, or at the limit.
 
     A file with writers is copied in passes: all of it, then what was written meanwhile, and so on. A pass that is above
-    the limit is stopped by its first word, some hundredths of a second after its first byte.
+    the limit is stopped by its first word, some hundredths of a second after its first byte. Of what was planned, the
+    progress is told of all bytes together.
     """
 
     def __init__(
@@ -275,7 +276,7 @@ class Watched:
             record(self._pool, {"what": STOPPED, "path": path, "planned_bytes": self._first_bytes})
             self.why = ABOVE
             return False
-        return self._progress(path, done, total)
+        return self._progress(path, *moving.of_plan(self.planned(), done, total))
 
     def _is_above_the_limit(self, size_bytes: int) -> bool:
         """Whether less may be copied than what is copied of this file by the end of the pass."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
 import time
 import weakref
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from stripewise.api.pacing import Progress, Then
     from stripewise.pool import Pool
 
-__all__ = ["Move", "Planned", "Teller", "now"]
+__all__ = ["Move", "Planned", "Teller", "Whole", "now", "of_plan"]
 
 STATE = "moving"
 """In the pool's namespace: a line of the move that goes on. May be lost at any time."""
@@ -45,6 +46,8 @@ class Move:
     """Since the move of what is counted began."""
     planned: tuple[int, int] | None = None
     """What is copied of all that is to move, this file's included, and how much that is, in bytes; if that is known."""
+    planned_s: float = 0.0
+    """Since the first of all that is to move began."""
 
     @property
     def bytes_per_s(self) -> float | None:
@@ -59,9 +62,11 @@ class Move:
 
     @property
     def all_left_s(self) -> float | None:
-        """The same of all that is to move."""
-        rate = self.bytes_per_s
-        return None if rate is None or self.planned is None else (self.planned[1] - self.planned[0]) / rate
+        """The same of all that is to move, at the rate of all of it so far: one file says little of the others."""
+        if self.planned is None or self.planned_s <= 0 or self.planned[0] == 0:
+            return None
+        copied, size_bytes = self.planned
+        return (size_bytes - copied) * self.planned_s / copied
 
 
 @runtime_checkable
@@ -71,6 +76,43 @@ class Planned(Protocol):
     def planned(self) -> tuple[int, int] | None:
         """What is copied of it, and how much it is, in bytes; `None` where that is not known."""
         ...
+
+
+class Whole:
+    """A progress of files that move one after the other, told as bytes of all of them together."""
+
+    def __init__(self, progress: Progress) -> None:
+        """Tells of each file by itself until there is a `plan`."""
+        self._progress = progress
+        self._path = ""
+        self._before = self._done = self._size_bytes = 0
+
+    def __call__(self, path: str, done: int, total: int) -> Then:
+        """What the progress says."""
+        if path != self._path or done < self._done:
+            self.close()
+            self._path = path
+        self._done = done
+        return self._progress(path, *of_plan(self.planned(), done, total))
+
+    def plan(self, size_bytes: int) -> None:
+        """Says how many bytes are to be copied from now on."""
+        self._path, self._before, self._done, self._size_bytes = "", 0, 0, size_bytes
+
+    def planned(self) -> tuple[int, int] | None:
+        """What is copied of what was planned, and how much that is, in bytes; `None` where nothing was."""
+        if self._size_bytes == 0:
+            return None
+        return min((self._before + self._done) // 2, self._size_bytes), self._size_bytes
+
+    def close(self) -> None:
+        """Ends a file: the next word is of another one."""
+        self._path, self._before, self._done = "", self._before + self._done, 0
+
+
+def of_plan(planned: tuple[int, int] | None, done: int, total: int) -> tuple[int, int]:
+    """Bytes done and in all of what was planned, copied and read back; of the file alone where nothing was."""
+    return (done, total) if planned is None or planned[1] == 0 else (2 * planned[0], 2 * planned[1])
 
 
 class Teller:
@@ -83,7 +125,8 @@ class Teller:
         self._file, self._progress, self._clock, self._of_all = _file(pool), progress, clock, of_all
         self._path: str | None = None
         self._done = 0
-        self._began_s = self._due_s = 0.0
+        self._began_s = self._due_s = self._plan_began_s = 0.0
+        self._plan = (0, 0)
         self._descriptor: int | None = None
 
     def __call__(self, path: str, done: int, total: int) -> Then:
@@ -97,9 +140,19 @@ class Teller:
         if now_s >= self._due_s:
             self._due_s = now_s + TELL_S
             planned = self._progress.planned() if isinstance(self._progress, Planned) else None
-            took_s = now_s - self._began_s
-            self._tell({"path": path, "done": done, "total": total, "took_s": took_s, "planned": planned})
+            line = {"path": path, "done": done, "total": total, "took_s": now_s - self._began_s, "planned": planned}
+            self._tell({**line, "planned_s": self._planned_s(planned, now_s)})
         return self._progress(path, done, total)
+
+    def _planned_s(self, planned: tuple[int, int] | None, now_s: float) -> float:
+        """Since the plan was told of first: less is copied of another one, or it has another size."""
+        if planned is None:
+            return 0.0
+        copied, size_bytes = planned
+        if size_bytes != self._plan[1] or copied < self._plan[0]:
+            self._plan_began_s = now_s
+        self._plan = (copied, size_bytes)
+        return now_s - self._plan_began_s
 
     def _tell(self, line: dict[str, object]) -> None:
         """Writes the line, unless another process tells of its move; a move does not fail by that."""
@@ -150,8 +203,13 @@ def _read(text: bytes) -> Move | None:
         case {"path": str(path), "done": int(done), "total": int(total), "took_s": int(took_s) | float(took_s)} if (
             0 <= done <= total and took_s >= 0
         ):
-            return Move(path, done / 2, total / 2, took_s, _planned(line.get("planned")))
+            planned_s = _seconds(line.get("planned_s"))
+            return Move(path, done / 2, total / 2, took_s, _planned(line.get("planned")), planned_s)
     return None
+
+
+def _seconds(of: object) -> float:
+    return float(of) if isinstance(of, int | float) and 0 <= of < math.inf else 0.0
 
 
 def _planned(of: object) -> tuple[int, int] | None:

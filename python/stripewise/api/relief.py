@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from stripewise import _native
 from stripewise._native import StripewiseError
 from stripewise.api import leaving, moved, swaps
+from stripewise.api.moving import Whole
 from stripewise.api.namespace import names_stay
 from stripewise.api.pacing import Pace, Pacer, Progress
 
@@ -299,5 +300,5 @@ def settle(
     if dry_run:
         return {**step.document(), "staying": list(step.unread)}
     with names_stay(pool):
-        done = take(pool, step, pace, progress)
+        done = take(pool, step, pace, None if progress is None else Whole(progress))
     return {**done, "staying": [*step.unread, *done["staying"]]}

@@ -365,20 +365,25 @@ def unpaused() -> Iterator[None]:
 def moving() -> Iterator[Callable[[str, int, int], bool]]:
     """A progress bar for files that are moved, as the callback that the mover takes; Ctrl-Z does not stop the move.
 
-    A mover tells of each byte twice, when it is copied and when it is read back: what is shown is half of that.
+    It names the file of now, and has the bytes of all that was planned, or of the file where nothing was. A mover tells
+    of each byte twice, when it is copied and when it is read back: what is shown is half of that.
     """
     columns = (
         TextColumn("moving {task.description}", markup=False),
         BarColumn(bar_width=30),
         DownloadColumn(binary_units=True),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
     )
     with unpaused(), _progress(*columns) as bar:
-        tasks: dict[str, TaskID] = {}
+        tasks: list[TaskID] = []
+        # The other columns take that much.
+        most = max(16, err.width - 80)
 
         def update(path: str, done: int, total: int) -> bool:
-            if path not in tasks:
-                tasks[path] = bar.add_task(name(path))
-            bar.update(tasks[path], completed=done // 2, total=total // 2)
+            if not tasks:
+                tasks.append(bar.add_task(""))
+            bar.update(tasks[0], description=middle(name(path), most), completed=done // 2, total=total // 2)
             return True
 
         yield update
