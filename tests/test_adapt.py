@@ -92,6 +92,10 @@ def test_what_a_drain_has_left_on_its_server_is_priced_there(hot):
     until_s = time.monotonic() + 120
     while '"draining"' not in stripewise("pool", "show", file, "--json").stdout:
         assert drain.poll() is None and time.monotonic() < until_s
+    meanwhile = decided(hot)
+    assert meanwhile["verdict"] == "kept" and meanwhile["why"].startswith(adapting.OTHERS_MOVE), meanwhile
+    assert meanwhile["skipped"] == [], "that it is not the turn of any file is no word on each"
+    assert drain.poll() is None
     drain.kill()
     drain.wait()
     assert any("hdd.1" in found or "hdd.0-1" in found for found in rounds(hot).values())
@@ -443,8 +447,8 @@ chunks = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 copied, last = 0, 0
 def progress(path, done, total):
     global copied, last
-    now = min(done, total // 2)
-    more, last = now - last, 0 if done >= total else now
+    # Of all that the decision moves; each byte is copied and read back.
+    more, last = done // 2 - last, done // 2
     copied += more
     os.write(chunks, f"{more}\\n".encode())
     if copied >= int(after):

@@ -80,6 +80,8 @@ NO_TEXT = "\ufffd"
 OVER_TIERS = "swaps over tiers"
 """The layouts in which also parts change places whose rounds span tiers."""
 NONE_MOVES = "no file that would gain can move now"
+OTHERS_MOVE = "another command that moves files is under way"
+"""How the error begins by which no file of the pool can move now."""
 
 Decision = dict[str, Any]
 """What was decided, with its numbers: a line of the state file."""
@@ -609,6 +611,7 @@ def _decide(
     if decision["dry_run"]:
         return _kept(decision, "only asked what would be done")
     copied, heat_s = 0, 0.0
+    stopped: str | None = None
     moved.record(pool, {"what": PLANNED, "by": chosen.name, "planned_bytes": chosen.moved_bytes})
     watch.plan(chosen.moved_bytes)
     halves = moved.halves(pool) if limits.day_bytes is not None else {}
@@ -619,6 +622,9 @@ def _decide(
                 copied += done
             heat_s += chosen.heat_s[path]
         except StripewiseError as error:
+            if str(error).startswith(OTHERS_MOVE):
+                stopped = str(error)
+                break
             skipped.append({"path": path, "why": str(error)})
         except KeyboardInterrupt:
             if watch.why is None:
@@ -626,13 +632,14 @@ def _decide(
             break
         finally:
             watch.close()
+    stopped = stopped or watch.why
     if not copied:
-        return _kept(decision, watch.why or NONE_MOVES)
-    if watch.why is not None:
-        decision["stopped"] = watch.why
-    if watch.why is not None or skipped:
+        return _kept(decision, stopped or NONE_MOVES)
+    if stopped is not None:
+        decision["stopped"] = stopped
+    if stopped is not None or skipped:
         decision = _priced_anew(asked, chosen, decision, copied)
-    decision["is_part"] = watch.why is not None or chosen.moved_bytes < planned_bytes
+    decision["is_part"] = stopped is not None or chosen.moved_bytes < planned_bytes
     done_so_far = {"copied_bytes": copied, "moved_heat_s": heat_s, "planned_bytes": planned_bytes}
     return {**decision, "verdict": "moved", **done_so_far}
 
