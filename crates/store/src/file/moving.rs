@@ -6,7 +6,6 @@ use crate::file::marks::{BLOCK, joined, within};
 use crate::file::move_plan::MovePlan;
 use crate::file::placed_file::PlacedFile;
 use crate::file::placements::{self, Placements};
-use crate::file::resize::is_missing;
 use crate::file::rights::{create_datafile, remove_datafile};
 use crate::file::steps::Steps;
 use crate::file::writers::COUNTED_BYTES;
@@ -155,7 +154,7 @@ impl<'a> Move<'a> {
     ) -> Result<Self> {
         let before = old.current_placement();
         // Before what an earlier move has left there is emptied: it may be all that is left of these bytes.
-        if let Some(gone) = inode.first_gone(&old.datafiles().table, &before.present, is_missing)? {
+        if let Some(gone) = inode.first_gone(&old.datafiles().table, &before.present, Error::is_missing)? {
             return Err(gone);
         }
         inode.remove_strangers(&handle, false)?;

@@ -61,11 +61,6 @@ impl Taken {
     }
 }
 
-/// Whether an error tells that a datafile is gone, and not only its server.
-pub(crate) fn is_missing(error: &Error) -> bool {
-    matches!(error, Error::MissingDatafile { .. })
-}
-
 /// The generations that the last changes of layout may have left, where they cannot be listed.
 fn recent_generations(handle: &Handle) -> impl Iterator<Item = u32> + use<> {
     const CHANGES: u32 = 16;
@@ -346,7 +341,7 @@ impl Inode {
                     if !is_durable {
                         self.sync_inode()?;
                         is_durable = true;
-                        if self.first_gone(&datafiles.table, &handle.present, is_missing)?.is_some() {
+                        if self.first_gone(&datafiles.table, &handle.present, Error::is_missing)?.is_some() {
                             return Ok(());
                         }
                     }

@@ -300,7 +300,7 @@ impl Inode {
         // Two that leave at once would each see the other's registration: one after the other.
         lock.lock(Purpose::Handle, true)?;
         // With a server missing, the lock file stays and says that the size is not settled.
-        if lock.try_exclusive(Purpose::Writers)? && (self.settle()?.is_ok() || self.is_nameless()) {
+        if lock.try_exclusive(Purpose::Writers)? && self.is_settled(&self.settle()?) {
             return lock.remove(self.store.locks());
         }
         lock.unlock(Purpose::Writers)?;
@@ -352,10 +352,15 @@ impl Inode {
         }
     }
 
+    /// Whether the lock file is of no use any more: the file is settled, or has lost its name and then its datafiles.
+    fn is_settled(&self, settled: &Result<()>) -> bool {
+        settled.is_ok() || (settled.as_ref().is_err_and(Error::is_missing) && self.is_nameless())
+    }
+
     /// For the holder of the structural `lock`: as `settled`. Where the file is not in order its lock file stays and says so, but for a file
-    /// without a name: others have removed its datafiles, or will.
+    /// whose datafiles others have removed, as it has no name.
     pub(crate) fn in_order(&self, lock: &LockFile, settled: Result<()>) -> Result<()> {
-        if settled.is_err() && self.is_nameless() {
+        if settled.is_err() && self.is_settled(&settled) {
             lock.remove(self.store.locks())?;
         }
         settled

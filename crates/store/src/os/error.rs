@@ -439,6 +439,11 @@ impl Error {
         move |errno| Self::Io { action, path: path.into(), errno }
     }
 
+    /// Whether a datafile is gone, and not only its server.
+    pub(crate) fn is_missing(&self) -> bool {
+        matches!(self, Self::MissingDatafile { .. })
+    }
+
     /// Whether a sync has failed as bytes did not reach their disk, and not as they could not be found.
     pub(crate) fn tells_of_a_loss(&self) -> bool {
         matches!(self, Self::Full { .. } | Self::Server { errno: Errno::IO | Errno::DQUOT | Errno::ROFS, .. })
