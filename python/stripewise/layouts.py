@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import resource
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -35,17 +36,25 @@ def check(path: Path, pool_file: Path) -> _native.LayoutDocument:
     return _native.layout_check(str(path), str(pool_file))
 
 
+_raised: list[int] = []
+"""The limit of open files as it was, once for each that has raised it."""
+_limits = threading.Lock()
+
+
 @contextmanager
 def _many_open_files() -> Iterator[None]:
     """Lets this process open as many files as it may: the files of a layout file are open until all have moved."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with _limits, suppress(ValueError, OSError):
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        _raised.append(_raised[0] if _raised else soft)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     try:
-        with suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         yield
     finally:
-        with suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        with _limits, suppress(ValueError, OSError):
+            before = _raised.pop()
+            if not _raised:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (before, hard))
 
 
 def forecast(path: Path, pool_file: Path) -> _native.Forecast:

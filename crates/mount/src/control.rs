@@ -26,7 +26,7 @@ pub fn answer(core: &Core, file: &OpenFile, command: u32, payload: &[u8]) -> Res
         PLACEMENT => {
             let offset = PlacementPage::wanted(payload).ok_or(Errno::INVAL)?;
             file.let_past_the_mount(core)?;
-            let mut placement = inode.placement()?;
+            let mut placement = inode.placement_for(file.writes())?;
             placement.bypass &= !file.shared.mapped.load(Ordering::Acquire);
             placement.bypass &= !file.kept_by_kernel;
             placement.bypass &= !file.has_to_pass_here();

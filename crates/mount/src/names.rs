@@ -340,7 +340,7 @@ impl Core {
     /// Another name for `node`; the kernel gets a reference.
     ///
     /// # Errors
-    /// Those of `linkat`.
+    /// Those of `linkat`; ENOENT also of a file that never had a name and is not open any more: its datafiles went with the last close.
     pub fn link(
         &self,
         caller: Caller,
@@ -350,9 +350,16 @@ impl Core {
     ) -> Result<(Arc<Node>, NodeAttributes), Errno> {
         let (node, parent) = (self.table.get(ino)?, self.table.get(parent)?);
         let own = self.table.proc_name(&node);
-        self.as_caller(caller, || {
-            rustix::fs::linkat(self.table.fds(), own.number(), &parent.fd, name, AtFlags::SYMLINK_FOLLOW)
-        })?;
+        {
+            // The last close removes datafiles under this lock: it finds the name, or this finds none.
+            let slot = lock(&node.shared);
+            if slot.is_none() && node.is_file() && node.stat()?.st_nlink == 0 {
+                return Err(Errno::NOENT);
+            }
+            self.as_caller(caller, || {
+                rustix::fs::linkat(self.table.fds(), own.number(), &parent.fd, name, AtFlags::SYMLINK_FOLLOW)
+            })?;
+        }
         self.with_attributes(self.table.lookup(&parent, name)?)
     }
 

@@ -31,6 +31,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// How often a file is tried again that has a writer elsewhere, in 3 s: a change by its name has ended by then.
 const TRIES_OF_WRITTEN: u32 = 5;
+/// And one that is moved, in six minutes: in a shared pool a user may hold a mover's locks for ever.
+const MOST_TRIES: u32 = 40;
 
 /// A file without a name that is not open here; or `None`: one that has lost a name and has others, in directories that
 /// may be synced without this one. When it loses the last of them, all must be certain to be gone.
@@ -52,14 +54,15 @@ struct Met {
     /// When it is tried again, and how long after that the next time.
     at: Instant,
     pause: Duration,
-    /// How often it had a writer and no mover.
+    /// How often it was tried, and had a writer and no mover.
+    tries: u32,
     written: u32,
 }
 
 /// What a try to remove a file's datafiles came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tried {
-    /// None is left.
+    /// None is left, or none is to go.
     Gone,
     /// A mover has the file, or a writer elsewhere.
     Met,
@@ -186,8 +189,8 @@ impl Removals {
     pub fn finish(&self, store: &Store) {
         drop(self.changed.wait_while(lock(&self.queue), Queue::under_way));
         self.try_met(store, |_| true);
-        // What is left of these stays noted.
-        lock(&self.met).clear();
+        let left = std::mem::take(&mut *lock(&self.met));
+        left.iter().for_each(|met| self.leave(&met.inode, met.noted));
         if let Some(journal) = self.journal.get() {
             if journal.has_left() {
                 journal.round();
@@ -266,8 +269,9 @@ impl Removals {
                 Tried::Gone | Tried::Left => continue,
                 Tried::Met => {}
             }
+            met.tries += 1;
             met.written += u32::from(!met.inode.is_moved().unwrap_or(false));
-            if met.written < TRIES_OF_WRITTEN {
+            if met.written < TRIES_OF_WRITTEN && met.tries < MOST_TRIES {
                 met.at = Instant::now() + met.pause;
                 met.pause = (2 * met.pause).min(LONGEST_PAUSE);
                 lock(&self.met).push(met);
@@ -279,8 +283,12 @@ impl Removals {
 
     /// Leaves a file to its writer's last close, and should the writer be killed to the journal.
     fn leave(&self, inode: &Inode, noted: Option<Slot>) {
-        if let Some((journal, slot)) = self.journal.get().zip(noted) {
-            journal.leave(slot, inode, true);
+        match self.journal.get().zip(noted) {
+            Some((journal, slot)) => journal.leave(slot, inode, true),
+            None => log::error(
+                "a file without a name is moved or written by another process, and the journal has no room: what is left of it \
+                 `stripewise fsck` removes",
+            ),
         }
     }
 
@@ -288,7 +296,7 @@ impl Removals {
         let mut met = lock(&self.met);
         if met.len() < MOST_WAITING {
             let (at, pause) = (Instant::now() + FIRST_PAUSE, 2 * FIRST_PAUSE);
-            met.push(Met { inode: inode.clone(), noted, at, pause, written: 0 });
+            met.push(Met { inode: inode.clone(), noted, at, pause, tries: 0, written: 0 });
         } else {
             drop(met);
             self.leave(inode, noted);
@@ -337,7 +345,16 @@ fn remove_one(store: &Store, inode: &Inode, noted: Option<(&Journal, Slot)>, cer
             }
             return Tried::Gone;
         }
-        Some(Ok(Collected::InUse)) => return Tried::Met,
+        Some(Ok(Collected::InUse)) => {
+            if !inode.is_nameless() {
+                // It never had a name, and has got one now.
+                if let Some((journal, slot)) = noted {
+                    journal.clear(slot);
+                }
+                return Tried::Gone;
+            }
+            return Tried::Met;
+        }
         Some(Ok(Collected::Missing)) => "a server is missing".to_owned(),
         Some(Err(error)) => error.to_string(),
         None => "the directory that had their file cannot be synced".to_owned(),

@@ -514,7 +514,7 @@ fn a_file_without_a_name_is_written_read_and_given_a_name() {
     let pool = TestPool::new();
     pool.python(
         "
-import tempfile
+import tempfile, time
 data = bytes(range(251)) * 200
 os.mkdir('d'); os.umask(0o027)
 here = os.open('.', os.O_RDONLY | os.O_DIRECTORY)
@@ -540,6 +540,15 @@ except FileNotFoundError: pass
 os.close(f)
 try: os.open('named', os.O_TMPFILE | os.O_RDWR, 0o600); assert False
 except NotADirectoryError: pass
+# Once the last is closed its bytes go, and no name can be made by what is left; before that it is whole.
+for n in range(30):
+    f = os.open('d', os.O_TMPFILE | os.O_RDWR)
+    os.write(f, data); place = os.open(f'/proc/self/fd/{f}', os.O_PATH); os.close(f)
+    if n % 2: time.sleep(0.02)
+    try: give_name(place, 'late')
+    except FileNotFoundError: pass
+    else: assert open('late', 'rb').read() == data; os.unlink('late')
+    os.close(place)
 with tempfile.TemporaryFile(dir='.') as f:
     f.write(b'x' * 9000); f.seek(0); assert f.read() == b'x' * 9000 and os.fstat(f.fileno()).st_nlink == 0
 assert sorted(os.listdir('.')) == ['d', 'named']

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{TestPool, content, create, layout, pattern};
-use rustix::fs::AtFlags;
+use rustix::fs::{AtFlags, RenameFlags};
 use std::sync::{Arc, Barrier};
 use stripewise_layout::{FileLayout, Layout, Pattern};
 use stripewise_store::apply::ApplyWatch;
@@ -95,7 +95,7 @@ fn a_move_that_fails_undoes_those_before_it() {
 /// layouts.
 #[test]
 fn a_file_that_loses_its_name_meanwhile_keeps_no_other_from_its_layout() {
-    struct Removes<'a>(&'a Files, &'a str);
+    struct Removes<'a>(&'a Files, &'a str, bool);
     impl ApplyWatch for Removes<'_> {
         fn waits(&mut self) -> bool {
             false
@@ -103,12 +103,15 @@ fn a_file_that_loses_its_name_meanwhile_keeps_no_other_from_its_layout() {
 
         fn progress(&mut self, path: &str, _: u64, _: u64) -> Then {
             let tree = self.0.store().tree();
-            let is_there = rustix::fs::statat(tree, self.1, AtFlags::empty()).is_ok();
-            if path == "b" && self.1 == "b" && is_there {
-                // A mover is waited for, which waits for this.
-                rustix::fs::unlinkat(tree, "b", AtFlags::empty()).unwrap();
-            } else if path == "b" && is_there {
-                self.0.unlink(self.1.as_ref()).unwrap();
+            if path == "b" && !std::mem::replace(&mut self.2, true) {
+                if self.1 == "b" {
+                    // By the kernel alone: a program waits for the mover, which waits for this.
+                    rustix::fs::unlinkat(tree, "b", AtFlags::empty()).unwrap();
+                } else if self.1 == "c" {
+                    self.0.unlink("c".as_ref()).unwrap();
+                } else {
+                    self.0.rename("new".as_ref(), "c".as_ref(), RenameFlags::empty()).unwrap();
+                }
             }
             Then::On
         }
@@ -117,17 +120,19 @@ fn a_file_that_loses_its_name_meanwhile_keeps_no_other_from_its_layout() {
             false
         }
     }
-    for gone in ["b", "c"] {
+    for gone in ["b", "c", "replaced"] {
         let pool = TestPool::new(2);
         let (store, program) = (pool.open(), Files::open(pool.pool.clone()).unwrap());
         let bytes = pattern(50_000, 3);
         for name in ["a", "b", "c"] {
             common::write(&create(&store, name).1, &bytes, 0);
         }
+        common::write(&create(&store, "new").1, &bytes, 0);
         let one = layout(&[(0, &[(0, 8192)])]);
-        let applied = store.apply(&[entry("*", &one)], true, &mut Removes(&program, gone)).unwrap().unwrap();
+        let mut removes = Removes(&program, gone, false);
+        let applied = store.apply(&[entry("?", &one)], true, &mut removes).unwrap().unwrap();
         let paths: Vec<_> = applied.iter().map(|of| of.path.as_str()).collect();
-        let expected = ["a", "b", "c", "*"];
+        let expected = ["a", "b", "c", "?"];
         assert_eq!(paths, expected.into_iter().filter(|path| *path != gone).collect::<Vec<_>>());
         for path in ["a", "b", "c"].into_iter().filter(|path| *path != gone) {
             assert_eq!(present(&store, path), one, "{path}");

@@ -261,7 +261,7 @@ fn a_cut_of_another_takes_no_writer_from_its_way_past_the_mount() {
             is_done.store(true, Ordering::Release);
         });
         while !is_done.load(Ordering::Acquire) {
-            assert!(inode.placement().unwrap().bypass);
+            assert!(inode.placement_for(true).unwrap().bypass);
         }
     });
     inode.release_writer().unwrap();

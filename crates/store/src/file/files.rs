@@ -22,8 +22,11 @@ use std::time::{Duration, Instant};
 use stripewise_control::Door;
 use stripewise_model::Op;
 
-/// How long a removal waits for a mover of the file, and between two tries.
+/// How long a removal waits for a mover of the file.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// And for who seems to be no mover: one may be about to begin or to end, or a mount changes the file by its name.
+const PATIENCE_WITH_WRITER: Duration = Duration::from_millis(100);
+/// Between two tries.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// A pool in use without a mount. Paths are relative to the pool's mount point; none leads out of the pool, also not
@@ -346,7 +349,7 @@ impl Files {
         if !inode.is_nameless() {
             return Ok(());
         }
-        let (began, mut is_last) = (Instant::now(), false);
+        let began = Instant::now();
         loop {
             {
                 // Under the lock: no thread opens it meanwhile.
@@ -355,14 +358,12 @@ impl Files {
                     return Ok(());
                 }
             }
-            if is_last || began.elapsed() >= PATIENCE {
+            // A user of a shared pool may hold the locks of a mover for ever.
+            let is_moved = !self.store.plane().is_shared() && inode.is_moved()?;
+            if began.elapsed() >= if is_moved { PATIENCE } else { PATIENCE_WITH_WRITER } {
                 return Ok(());
             }
-            // One that has just ended is found by one more try.
-            is_last = !inode.is_moved()?;
-            if !is_last {
-                std::thread::sleep(PAUSE);
-            }
+            std::thread::sleep(PAUSE);
         }
     }
 

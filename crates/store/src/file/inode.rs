@@ -273,8 +273,8 @@ impl Inode {
         Ok(())
     }
 
-    /// Whether it has lost its last name, so that it gets none again. One system call.
-    pub(crate) fn is_nameless(&self) -> bool {
+    /// Whether it has lost its last name, or has none yet. One system call.
+    pub fn is_nameless(&self) -> bool {
         self.stat().is_ok_and(|stat| stat.st_nlink == 0)
     }
 
@@ -544,9 +544,18 @@ impl Inode {
         }
     }
 
-    /// The placement now (read again when it changed). `bypass` is set unless the file is being moved beside its writers; the mount clears
-    /// it where it must.
+    /// The placement now (read again when it changed). `bypass` is set unless the file is being moved beside its writers, or another process
+    /// cuts it off; the mount clears it where it must.
     pub fn placement(&self) -> Result<Placement> {
+        self.placement_for(false)
+    }
+
+    /// [`Inode::placement`] for a program that `writes`, or one that reads: a writer waits for a process that cuts the file off, and goes
+    /// past the mount afterwards as before.
+    ///
+    /// # Errors
+    /// Those of reading the handle, and of the servers that are to take what was gathered.
+    pub fn placement_for(&self, writes: bool) -> Result<Placement> {
         // Who asks goes there itself.
         self.put_gathered()?;
         loop {
@@ -554,8 +563,8 @@ impl Inode {
             // A program that is told now may write without asking again. (A reader, which waits for no other, is not told to write.)
             self.wait_for_cut();
             let file = self.file()?;
-            // Another process cuts the file off: a writer waits for it, and goes past the mount afterwards as before.
-            if self.is_cut_beside.load(Ordering::Acquire)
+            if writes
+                && self.is_cut_beside.load(Ordering::Acquire)
                 && self.registration_now().is_some()
                 && self.wait_for_cut_beside(false).is_ok()
             {

@@ -101,8 +101,9 @@ impl Inode {
         let layout = self.store.layouts.get(&hash).map_err(failed)?;
         let busy = || Error::Busy { file: name.to_owned() };
         let mut go_on = |moving: &Move<'_>, bytes, awaited: Option<&LockFile>| -> Result<()> {
-            self.check_named()?;
             loop {
+                // Also in a rest, which `--rate` makes long.
+                self.check_named()?;
                 let left_bytes = moving.total_bytes() - moving.done_bytes();
                 let rests = match progress(moving.done_bytes(), moving.total_bytes()) {
                     Then::Stop => return Err(Error::Invalid("it was stopped".into())),

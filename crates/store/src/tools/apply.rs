@@ -9,6 +9,7 @@ use crate::pool::applying::Applying;
 use crate::pool::space::Forecast;
 use crate::pool::store::Store;
 use crate::tools::rules_kept::RulesKept;
+use std::collections::VecDeque;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -17,6 +18,9 @@ use stripewise_layout::{FileLayout, Layout};
 
 /// Between two tries to have the right to change layouts.
 const TRY_AGAIN: Duration = Duration::from_millis(50);
+
+/// How often a file that was replaced meanwhile is looked for again in one application.
+const MOST_REPLACED: usize = 1000;
 
 /// Told how [`Store::apply`] goes on, in the thread that called it.
 pub trait ApplyWatch {
@@ -126,8 +130,8 @@ impl Store {
     }
 
     /// Gives the files of `entries` their layouts: those that are there are moved, and with `rules` those to come get theirs.
-    /// Everything is checked first. When a move or a rule fails, those before it are undone; a file that loses its name meanwhile is passed
-    /// over. One process of a user does so at a time. `None` when `watch` has stopped it: then the files before the one that it stopped have moved.
+    /// Everything is checked first. When a move or a rule fails, those before it are undone. A file that is removed meanwhile is passed over,
+    /// and one that is replaced moves as what is there then. One process of a user does so at a time. `None` when `watch` has stopped it: then the files before the one that it stopped have moved.
     ///
     /// # Errors
     /// What keeps the layouts from being applied; of a file that could not be moved back it says so.
@@ -142,7 +146,8 @@ impl Store {
         let kept = rules.then(|| self.keep_rules(entries.iter().map(|entry| &entry.path))).transpose()?;
         let mut undo = Undo { files: Vec::new(), rules: None };
         let mut applied = Vec::new();
-        for PlannedMove { path, inode, layout } in moves {
+        let (mut moves, mut again) = (VecDeque::from(moves), 0);
+        while let Some(PlannedMove { path, inode, layout }) = moves.pop_front() {
             let (mut stopped, gives_way) = (false, watch.gives_way());
             let mut progress = |done, total| {
                 let then = watch.progress(&path, done, total);
@@ -158,8 +163,15 @@ impl Store {
                     applied.push(Applied { path, moved: Some(moved) });
                 }
                 Err(_) if stopped => return Ok(None),
-                // Removed or replaced meanwhile, as programs do: that keeps no other file from its layout.
-                Err(_) if inode.is_nameless() => {}
+                // Removed or replaced meanwhile, as programs do: that keeps no other file from its layout. The one that is there now gets it.
+                Err(_) if inode.is_nameless() => {
+                    if let Ok(Some(inode)) = self.existing_to_move(Path::new(&path))
+                        && again < MOST_REPLACED
+                    {
+                        again += 1;
+                        moves.push_front(PlannedMove { path, inode, layout });
+                    }
+                }
                 Err(error) => return Err(self.undo(undo, error)),
             }
         }

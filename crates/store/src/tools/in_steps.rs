@@ -172,6 +172,7 @@ pub(crate) fn move_in_steps(
                     next.push_front((from, middle));
                 }
             }
+            Err(error @ Error::Nameless { .. }) => return (copied_bytes, Err(error)),
             Err(error) => return (copied_bytes, Err(failed.unwrap_or(error))),
         }
     }

@@ -253,7 +253,7 @@ impl Striped {
     /// Calls `f` with index and attributes of each datafile that exists and can be reached, and the least size of the file
     /// that has it; the first error of those that cannot be reached.
     pub(crate) fn for_each_stat(&self, mut f: impl FnMut(u16, &rustix::fs::Stat, u64)) -> Result<()> {
-        let mut all = Ok(());
+        let mut all: Result<()> = Ok(());
         for index in self.indexes() {
             let stat = self.descriptor(index, Direction::Read).and_then(|fd| {
                 let Some(fd) = fd else { return Ok(None) };
@@ -272,7 +272,9 @@ impl Striped {
                     f(index, &stat, upto);
                 }
                 Ok(None) => {}
-                Err(error) => all = all.and(Err(error)),
+                // A datafile that is gone says less than a server that may come back.
+                Err(error) if all.as_ref().map_or_else(Error::is_missing, |()| true) => all = Err(error),
+                Err(_) => {}
             }
         }
         all
