@@ -35,7 +35,7 @@ def float_options(command: Any, name: str) -> Iterator[tuple[str, Any, Any]]:
 
 
 def test_every_option_with_a_fraction_refuses_what_is_no_finite_number():
-    command_line._add_commands(None)
+    command_line._add_commands([])
     found = list(float_options(typer.main.get_command(command_line.app), "stripewise"))
     assert {"stripewise adapt period_s", "stripewise top interval_s", "stripewise pool init dilation"} <= {
         name for name, *_ in found

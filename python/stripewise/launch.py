@@ -21,9 +21,15 @@ from stripewise._native import StripewiseError
 class ProgramNotFoundError(StripewiseError):
     """The program to run does not exist."""
 
+    exit_code = 127
+    """As a shell's."""
+
 
 class NotExecutableError(StripewiseError):
     """The program to run exists and cannot be executed."""
+
+    exit_code = 126
+    """As a shell's."""
 
 
 @dataclass(frozen=True)

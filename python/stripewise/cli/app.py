@@ -10,7 +10,6 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from stripewise import StripewiseError, __version__, terminal
-from stripewise.api.running import NotExecutableError, ProgramNotFoundError
 from stripewise.cli import console
 
 WORD_COLUMNS = 60
@@ -149,16 +148,18 @@ _IN_SHORT = {
 """In the list of commands; else the first sentence of the command's help, which has to fit there."""
 
 
-def _add_commands(first: str | None) -> None:
-    """Adds the command, or the group of commands, that the command line begins with; all where that is none of them.
+def _add_commands(words: list[str]) -> None:
+    """Adds the command that the command line begins with; all, or all of its group, where that is none of them.
 
     To load them all takes longer than many a command.
     """
+    first, second = [*words, "", ""][:2]
     everything = first != "pool" and first not in _COMMANDS
     if first == "pool" or everything:
         for name, module in _POOL.items():
-            short = _IN_SHORT.get(f"pool {name}")
-            pool.command(name, context_settings=CONTEXT, short_help=short)(_function(module))
+            if second == name or second not in _POOL or everything:
+                short = _IN_SHORT.get(f"pool {name}")
+                pool.command(name, context_settings=CONTEXT, short_help=short)(_function(module))
         app.add_typer(pool)
     for name, context in _COMMANDS.items():
         if first == name or everything:
@@ -187,19 +188,16 @@ def _in_words(error: OSError) -> str:
 def main() -> NoReturn:
     """Runs the command line and exits; every error is one message that names the thing, the value and the remedy."""
     try:
-        _add_commands(sys.argv[1] if len(sys.argv) > 1 else None)
+        _add_commands(sys.argv[1:])
         try:
             app()
         finally:
             console.say_now()
-    except ProgramNotFoundError as error:
-        console.fail(str(error), console.EXIT_NOT_FOUND)
-    except NotExecutableError as error:
-        console.fail(str(error), console.EXIT_NOT_EXECUTABLE)
     except console.UsageError as error:
         console.fail(str(error), console.EXIT_USAGE)
     except StripewiseError as error:
-        console.fail(str(error))
+        # That of a program which cannot be started is a shell's.
+        console.fail(str(error), getattr(error, "exit_code", console.EXIT_FAILED))
     except UnicodeEncodeError as error:
         if error.encoding != "utf-8":
             raise

@@ -45,10 +45,6 @@ EXIT_TAKEN_BACK = 3
 """`optimize`: the new layout was not faster beyond noise, the old one is back."""
 EXIT_INVALID = 4
 """The emulated devices could not keep their times (error above 10 % median): no figure."""
-EXIT_NOT_EXECUTABLE = 126
-"""The program was found but cannot be executed."""
-EXIT_NOT_FOUND = 127
-"""The program does not exist."""
 EXIT_INTERRUPTED = 130
 """Ended by Ctrl-C."""
 
