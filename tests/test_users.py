@@ -18,7 +18,7 @@ from stripewise.api.pools import Pool
 ALICE, CAROL = 62101, 62103
 
 PREFIX = """
-import os, sys
+import os, resource, sys, threading
 from stripewise import open_pool
 user, pool_file = int(sys.argv[1]), sys.argv[2]
 os.setgroups([]); os.setresgid(user, user, user); os.setresuid(user, user, user)
