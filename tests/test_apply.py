@@ -50,9 +50,19 @@ def filled(pool):
     return pool
 
 
-def held(pool, name, *, waits=False):
+ADAPTS = """
+from pathlib import Path
+from stripewise.api import adapt
+from stripewise.pool import Pool
+adapting = adapt.alone(Pool.load(Path(sys.argv[2])))
+adapting.__enter__()
+"""
+
+
+def held(pool, name, *, waits=False, adapts=False):
     """A process that applies a layout, and waits in the middle of the first file that it moves for a line."""
-    arguments = [sys.executable, "-c", HOLDER, pool.base / f"{name}.layout", pool.file, "waits" if waits else "no"]
+    script = HOLDER.replace("def progress", f"{ADAPTS}def progress") if adapts else HOLDER
+    arguments = [sys.executable, "-c", script, pool.base / f"{name}.layout", pool.file, "waits" if waits else "no"]
     return subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
@@ -173,6 +183,21 @@ def test_a_second_apply_is_told_who_is_at_it(filled):
     assert rounds(filled) == [["hdd.1:64KiB"]] * FILES
     contents_are_whole(filled)
     assert not list(locks(filled).iterdir())
+
+
+def test_commands_wait_for_their_turn_while_the_service_that_adapts_the_pool_moves_files(filled):
+    service = held(filled, "a", adapts=True)
+    assert service.stdout.readline() == "begun\n"
+    command = ["stripewise", "pool", "drain", filled.file, "hdd.1", "--urgent"]
+    drain = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    said = drain.stderr.readline()
+    assert "the service that adapts the pool moves files now" in said
+    assert drain.poll() is None
+    assert go_on(service) == "done\n"
+    out, errors = drain.communicate(timeout=PATIENCE_S)
+    assert drain.returncode == 0, errors
+    assert "0 files stay" in out
+    contents_are_whole(filled)
 
 
 def test_one_that_was_killed_hinders_no_other(filled):

@@ -9,7 +9,7 @@ import typer
 
 from stripewise.api import placing
 from stripewise.api.pools import Pool
-from stripewise.cli import console
+from stripewise.cli import console, draining
 from stripewise.terminal import name
 from stripewise.units import about_bytes, counted, exact_bytes
 
@@ -52,7 +52,7 @@ def apply(
             _print_forecast(forecast, everything=everything)
         return
     with console.moving() as progress:
-        done = placing.apply(layout, pool, progress=progress)
+        done = draining.in_turn(pool, lambda: placing.apply(layout, pool, progress=progress))
     if as_json:
         console.document({"dry_run": False, **_document(done)})
     else:

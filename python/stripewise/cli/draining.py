@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from stripewise import StripewiseError
 from stripewise.api.pacing import Pace
 from stripewise.cli import console
 from stripewise.cli.limits import size_of
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
 
 SHOWN_STRETCHES = 4
 """Ranges of bytes that are named of a file; --json has 4096, and how many it leaves out."""
+
+TURN_S = 0.02
+"""Between two looks whether the service that adapts the pool has come to the end of a turn."""
+T = TypeVar("T")
 
 Rate = Annotated[str | None, typer.Option("--rate", metavar="SIZE", help="Most bytes copied in a second, as 50MB.")]
 Urgent = Annotated[bool, typer.Option("--urgent", help="Do not rest while the servers are busy for programs.")]
@@ -67,6 +73,30 @@ def moving(what: str, besides: str = "") -> Iterator[Progress]:
             f"stopped; files that were moved have moved, the others are as they were: the same command goes on{besides}"
         )
         raise
+
+
+def in_turn(pool: Pool, work: Callable[[], T]) -> T:
+    """Does what moves files of the pool; while the service that adapts it moves some, it waits for a turn.
+
+    While another command moves files, it is refused. `work` is refused before it changes anything, or goes on when it
+    is called again.
+    """
+    from stripewise.api import adapt
+
+    said = False
+    while True:
+        try:
+            return work()
+        except StripewiseError as error:
+            if not str(error).startswith(adapt.OTHERS_MOVE) or not adapt.is_adapted(pool):
+                raise
+            if not said:
+                console.say(
+                    "the service that adapts the pool moves files now: this waits until what it is at is done; "
+                    "Ctrl-C ends the wait, and changes nothing"
+                )
+            said = True
+            time.sleep(TURN_S)
 
 
 def end(

@@ -50,7 +50,7 @@ def pool_add(
     Exit codes: 0 added or there before, files that stay are named; 1 refused.
     """
     pool, pace = Pool.load(pool_file), draining.pace(rate, urgent)
-    found = pool_life.add(pool, directories, tier)
+    found = draining.in_turn(pool, lambda: pool_life.add(pool, directories, tier))
     names = [of.server for of in found]
     added = [{"server": of.server, "directory": str(of.directory), "is_new": of.is_new} for of in found]
     if as_json and no_fill:
@@ -64,7 +64,7 @@ def pool_add(
         console.hint(f"`stripewise pool rebalance {pool_file}` gives it its share of the files that are there")
         return
     with draining.moving(f"filling {', '.join(names)}") as progress:
-        filled = pool_life.fill(pool, names, pace=pace, progress=progress)
+        filled = draining.in_turn(pool, lambda: pool_life.fill(pool, names, pace=pace, progress=progress))
     if as_json:
         console.document({"servers": added, "decision": filled.decision, "evened": filled.evened})
         return

@@ -60,7 +60,7 @@ def pool_drain(
     if cancel:
         if to is not None or wait or dry_run or rate is not None or urgent:
             raise console.UsageError("--cancel moves nothing: leave out the options that say how files move")
-        pool_life.take_back(pool, server)
+        draining.in_turn(pool, lambda: pool_life.take_back(pool, server))
         if as_json:
             console.document({"server": server, "state": "used"})
         else:
@@ -68,7 +68,7 @@ def pool_drain(
             console.hint(f"`stripewise pool rebalance {pool_file}` fills the servers of each tier alike")
         return
     if dry_run:
-        planned = pool_life.drain(pool, server, to=to, dry_run=True)
+        planned = draining.in_turn(pool, lambda: pool_life.drain(pool, server, to=to, dry_run=True))
         if as_json:
             console.document(planned)
         else:
@@ -78,7 +78,10 @@ def pool_drain(
         return
     besides = f"; until then new files leave {server} out, unless the command with --cancel takes the drain back"
     with draining.moving(f"draining {server}", besides) as progress:
-        done = pool_life.drain(pool, server, to=to, wait=wait, pace=draining.pace(rate, urgent), progress=progress)
+        pace = draining.pace(rate, urgent)
+        done = draining.in_turn(
+            pool, lambda: pool_life.drain(pool, server, to=to, wait=wait, pace=pace, progress=progress)
+        )
     if as_json:
         console.document(done)
     else:

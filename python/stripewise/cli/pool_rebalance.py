@@ -37,7 +37,8 @@ def pool_rebalance(
     """
     pool = Pool.load(pool_file)
     with draining.moving("rebalancing") as progress:
-        done = pool_life.rebalance(pool, dry_run=dry_run, pace=draining.pace(rate, urgent), progress=progress)
+        pace = draining.pace(rate, urgent)
+        done = draining.in_turn(pool, lambda: pool_life.rebalance(pool, dry_run=dry_run, pace=pace, progress=progress))
     if as_json:
         console.document({"dry_run": dry_run, **done})
     else:

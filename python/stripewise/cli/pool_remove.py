@@ -39,7 +39,8 @@ def pool_remove(
     pool = Pool.load(pool_file)
     keeps_names = not lost and apart.has_names_alone(pool, server)
     with draining.moving(f"removing {server}") as progress:
-        done = pool_life.remove(pool, server, lost=lost, pace=draining.pace(rate, urgent), progress=progress)
+        pace = draining.pace(rate, urgent)
+        done = draining.in_turn(pool, lambda: pool_life.remove(pool, server, lost=lost, pace=pace, progress=progress))
     if keeps_names and not done["staying"]:
         draining.hint_at_names(pool)
     said = f"{server} is removed" if lost or not done["staying"] else f"{server} is not removed"

@@ -40,8 +40,9 @@ def pool_replace(
     pool = Pool.load(pool_file)
     keeps_names = apart.has_names_alone(pool, server)
     with draining.moving(f"replacing {server}") as progress:
-        new, done = pool_life.replace(
-            pool, server, directory, wait=wait, pace=draining.pace(rate, urgent), progress=progress
+        pace = draining.pace(rate, urgent)
+        new, done = draining.in_turn(
+            pool, lambda: pool_life.replace(pool, server, directory, wait=wait, pace=pace, progress=progress)
         )
     if keeps_names and not done["staying"]:
         draining.hint_at_names(pool)

@@ -45,7 +45,9 @@ def pool_settle(
         if not dry_run:
             _be_alone(pool, stack)
         progress = stack.enter_context(draining.moving("settling"))
-        done = relief.settle(pool, everything=hot, dry_run=dry_run, pace=pace, progress=progress)
+        done = draining.in_turn(
+            pool, lambda: relief.settle(pool, everything=hot, dry_run=dry_run, pace=pace, progress=progress)
+        )
     if as_json:
         console.document({"dry_run": dry_run, **done})
     else:
