@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stripewise import StripewiseError
-from stripewise.api import metrics as serving
-from stripewise.api.adapt import DAY_S, Limits
 from stripewise.api.pools import parse_bytes
 from stripewise.cli.console import UsageError
+
+if TYPE_CHECKING:
+    from stripewise.api.adapt import Limits
 
 Limit = Annotated[
     str | None,
@@ -27,12 +28,15 @@ Hours = Annotated[
 ]
 
 
-def limits(limit: str | None, hours: str | None, horizon_s: float = DAY_S) -> Limits:
+def limits(limit: str | None, hours: str | None, horizon_s: float | None = None) -> Limits:
     """The limits that the options ask for. Raises `UsageError` with the option where they cannot be so."""
+    # To load it takes longer than what most commands do that have these options.
+    from stripewise.api.adapt import DAY_S, Limits
+
     day_bytes = None if limit is None else size_of("--limit", limit)
     if day_bytes == 0:
         raise UsageError(f"--limit {limit}: nothing would ever move; name at least 1B, or ask with --dry-run")
-    return Limits(horizon_s, day_bytes, None if hours is None else _hours(hours))
+    return Limits(DAY_S if horizon_s is None else horizon_s, day_bytes, None if hours is None else _hours(hours))
 
 
 def size_of(option: str, text: str) -> int:
@@ -46,6 +50,8 @@ def size_of(option: str, text: str) -> int:
 def at_address(metrics: str | None) -> None:
     """Raises `UsageError` for what is no address to serve metrics at; nothing is listened at."""
     if metrics is not None:
+        from stripewise.api import metrics as serving
+
         try:
             serving.address(metrics)
         except StripewiseError as error:

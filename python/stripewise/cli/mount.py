@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from stripewise.api import adapt_service, companion, running
+from stripewise.api import running
 from stripewise.api.pools import Pool
 from stripewise.cli import console, draining
 from stripewise.cli import limits as limiting
@@ -52,9 +52,12 @@ def mount(
     without = [option for option, value in given.items() if value is not None]
     if without and not adapt:
         raise console.UsageError(f"{without[0]} says what --adapt may move: give that, too, or leave it out")
-    limiting.at_address(metrics)
-    wanted = adapt_service.Wanted(limiting.limits(limit, hours), pace=draining.pace(rate, urgent=False))
     if adapt or metrics is not None:
+        # To load them takes longer than a mount.
+        from stripewise.api import adapt_service, companion
+
+        limiting.at_address(metrics)
+        wanted = adapt_service.Wanted(limiting.limits(limit, hours), pace=draining.pace(rate, urgent=False))
         status, url = companion.mount(pool, directory, adapt=wanted if adapt else None, metrics=metrics)
     else:
         status = running.mount(pool, directory)
