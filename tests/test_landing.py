@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import math
 import os
 import signal
 import struct
@@ -15,13 +16,13 @@ from types import SimpleNamespace
 import pytest
 
 from stripewise import StripewiseError, _native, decided
-from stripewise.api import activity, hinting, leaving, moved, moving, placing, relief, small_files
+from stripewise.api import activity, filling, hinting, leaving, moved, moving, placing, relief, small_files
 from stripewise.api import adapt as adapting
 from stripewise.api import landing as landing_marks
 from stripewise.api.between import Rounds
 from stripewise.api.files import open_pool
 from stripewise.api.pacing import Pace
-from stripewise.cli import pool_settle
+from stripewise.cli import pool_settle, settling
 from stripewise.pool import Pool
 
 WRITE = (
@@ -502,13 +503,141 @@ def test_a_tier_at_its_mark_is_relieved_while_the_servers_are_busy_and_the_move_
         program(CHECK, name)
 
 
+@pytest.fixture
+def looks_at_once(monkeypatch):
+    """Each look at how full the tier is that may be made is made."""
+    monkeypatch.setattr(filling, "LOOK_S", 0.0)
+    monkeypatch.setattr(filling, "LOOK_SHARE", math.inf)
+
+
+def write(pool, name, size_bytes):
+    with open_pool(pool.file).open(name, "wb") as file:
+        file.write(bytes(size_bytes))
+
+
+def test_what_moves_ends_when_the_tier_fills_to_its_mark_meanwhile_and_the_next_look_makes_room(landing, looks_at_once):
+    _, file, program = landing
+    file.write_text(file.read_text().replace('land = "ssd"\n', 'land = "ssd"\nland_mark = 0.6\n'))
+    program(WRITE, "first", "second")
+    pool, came = Pool.load(file), [("third", 1 << 20), ("fourth", 500_000)]
+
+    def progress(*_):
+        while came:
+            write(pool, *came.pop())
+        return True
+
+    decision = adapting.reconsider(pool, adapting.Limits(), planner="fixed", pace=URGENT, progress=progress)
+    (step,) = decision["relief"]
+    assert step["needed_bytes"] == 0 and step["leaving_landed"] == 2
+    assert step["why"] == decision["why"] == "ssd has filled to its mark meanwhile: what makes room there goes first"
+    assert decision["verdict"] == "kept"
+    places = [servers(file, name)[0] for name in ("first", "second")]
+    assert places == [["hdd.0-1", "ssd.0"], ["ssd.0"]], "the file that moved then has its place"
+    (made,) = landing_marks.Mark(URGENT).look(pool, adapting.Limits(), lambda: 0)["relief"]
+    assert made["needed_bytes"] > 0 and made["moved_files"] == 3 and "why" not in made
+    for name in ("first", "second"):
+        program(CHECK, name)
+
+
+def test_a_tier_that_stays_above_its_mark_keeps_no_other_from_moving(landing, monkeypatch, looks_at_once):
+    pool, full = Pool.load(landing[1]), [0.9]
+
+    def parts(*_):
+        room = {"server": "ssd.0", "used_bytes": round(full[-1] * 1000), "free_bytes": round(1000 - full[-1] * 1000)}
+        return {"rooms": [room]}
+
+    monkeypatch.setattr(filling._native, "pool_tier_parts", parts)
+    of = filling.Filling.of(pool)
+    states = []
+    for share in (0.9, 0.7, 0.75, 0.81, 0.89, 0.91, 0.81, 0.79, 0.85):
+        full.append(share)
+        states.append((of.is_above(), of.hurries(), of.why_ended() is not None))
+    above, hurries, ended = zip(*states, strict=True)
+    assert above == (True, False, False, True, True, True, True, False, True)
+    assert hurries == (False, False, False, False, False, True, True, False, False), "until it is below the mark"
+    assert ended == (False, False, False, True, True, True, True, True, True), "it has filled since it was below"
+
+
+def test_the_copy_of_a_file_that_moves_does_not_fill_a_tier(landing, monkeypatch, looks_at_once):
+    """What adapting brings fills the tier to its mark, and is there twice while it moves."""
+    used, looks = [790], []
+
+    def parts(*_):
+        looks.append(used[0])
+        return {"rooms": [{"server": "ssd.0", "used_bytes": used[0], "free_bytes": 1000 - used[0]}]}
+
+    monkeypatch.setattr(filling._native, "pool_tier_parts", parts)
+    of = filling.Filling.of(Pool.load(landing[1]))
+    assert of.why_ended(0) is None
+    used[0] = 900
+    assert not of.hurries() and looks == [790], "it does not look while a file moves"
+    assert of.why_ended(100) is None and not of.is_above(100)
+    assert of.why_ended(99) is not None
+
+
+def test_at_the_mark_what_makes_most_room_moves_first(landing):
+    _, file, program = landing
+    pool, moves = Pool.load(file), []
+    for number in range(5):
+        write(pool, f"a{number}", 1 << 10)
+    program(WRITE, "b0", "b1", "b2", "b3")
+
+    def progress(path, *_):
+        if path not in moves:
+            moves.append(path)
+        return True
+
+    step = relief.landed(pool, None)
+    assert step.is_full
+    assert [of.part["path"] for of in step.leaving][:5] == [f"a{number}" for number in range(5)]
+    done = relief.take(pool, step, URGENT, progress)
+    assert done["moved_files"] == len(step.leaving) == 9
+    assert sorted(moves[:4]) == ["b0", "b1", "b2", "b3"]
+
+
+def test_at_the_mark_a_move_does_not_rest_where_the_tier_would_be_full_before_it_has_ended(landing, busy, monkeypatch):
+    _, file, program = landing
+    program(WRITE, "first", "second", "third", "fourth")
+    pool, words = Pool.load(file), []
+    monkeypatch.setattr(filling, "LOOK_S", math.inf)
+    assert relief.needed(_native.pool_tier_parts(str(file), "ssd")["rooms"], 0.9)
+
+    def progress(path, done, total):
+        words.append((path, done))
+        return True
+
+    mark = landing_marks.Mark(Pace())
+    (made,) = mark.look(pool, adapting.Limits(), lambda: 0, progress)["relief"]
+    assert made["moved_files"] == 4 and len(words) == len(set(words)), "it is never asked again after a rest"
+
+
+def test_a_settle_of_a_tier_with_room_ends_when_programs_keep_the_servers_busy_for_long(
+    landing, busy, monkeypatch, capsys
+):
+    """So that other commands get their turn; by itself `pool settle` goes on."""
+    _, file, program = landing
+    program(WRITE, "first", "second")
+    pool = Pool.load(file)
+    monkeypatch.setattr(relief, "BUSY_S", 1e-9)
+    monkeypatch.setattr(relief.Pacer, "finds_others_busy", lambda _: False)
+    (step,) = adapting.reconsider(pool, adapting.Limits(), planner="fixed")["relief"]
+    assert step["why"].startswith("programs keep the servers busy for ") and "the tier has room" in step["why"]
+    settling.report(step)
+    said = capsys.readouterr().out
+    assert "ssd: copied 1.5 MiB" in said and "nothing more moved: programs keep" in said
+    assert [servers(file, name)[0] for name in ("first", "second")] == [["hdd.0-1", "ssd.0"], ["ssd.0"]]
+    assert relief.settle(pool)["moved_files"] == 1
+    for name in ("first", "second"):
+        program(CHECK, name)
+
+
 def test_what_was_copied_of_a_move_that_gave_way_is_not_free_for_the_next_tier(landing, monkeypatch):
     pool = Pool.load(landing[1])
     gave_way, lefts = {"copied_bytes": 0, "moved_files": 0}, []
 
-    def take(of, step, _pace, watch, *, most_bytes, a_day):
+    def take(of, step, _pace, watch, *, most_bytes, a_day, filling):
         lefts.append(most_bytes)
-        assert (of, a_day) == (pool, 1000)
+        assert (of, a_day) == (pool, 1000) and filling is not None
         if step.tier == "first":
             # A line tells of it, and what the step has done does not.
             watch("f", 600, 1200)
@@ -595,8 +724,8 @@ def test_a_disk_that_is_not_as_full_as_the_mark_needs_no_look_at_files(landing, 
     (tier,) = (tier for tier in Pool.load(file).tiers if tier.name == "ssd")
     for free, is_above in ((30, False), (10, True)):
         disk = SimpleNamespace(f_blocks=105, f_bfree=free + 5, f_bavail=free, f_frsize=4096)
-        monkeypatch.setattr(landing_marks.os, "statvfs", lambda _, disk=disk: disk)
-        assert landing_marks.may_be_above(tier, 0.8) is is_above
+        monkeypatch.setattr(filling.os, "statvfs", lambda _, disk=disk: disk)
+        assert filling.may_be_above(tier, 0.8) is is_above
 
 
 def test_without_heat_all_that_landed_leaves(landing):

@@ -13,10 +13,11 @@ STEP_S = 0.03
 class Machine:
     """A clock, a server that others keep busy for a part of the time, and a mover that asks its pacer."""
 
-    def __init__(self, share=0.0, of_all=False, **pace):
+    def __init__(self, share=0.0, of_all=False, hurries=None, **pace):
         self.now_s, self.own_s, self.others_s, self.share = 100.0, 0.0, 0.0, share
         self.goes_on = True
-        self.pacer = Pacer(Pace(**pace), self.busy_s, lambda *_: self.goes_on, lambda: self.now_s, of_all=of_all)
+        of = (Pace(**pace), self.busy_s, lambda *_: self.goes_on, lambda: self.now_s)
+        self.pacer = Pacer(*of, of_all=of_all, hurries=hurries)
 
     def busy_s(self):
         return {"hdd.0": self.own_s + self.others_s, "hdd.1": 0.0}
@@ -66,6 +67,28 @@ def test_a_move_notices_when_others_come_and_go():
 
 def test_an_urgent_move_does_not_rest():
     assert Machine(1.0, urgent=True).move(100)[1] == 0
+
+
+def test_a_move_that_hurries_rests_for_its_rate_alone():
+    hurries = [True]
+    machine = Machine(1.0, hurries=lambda: hurries[0])
+    assert machine.move(100)[1] == 0
+    hurries[0] = False
+    assert machine.move(100)[1] > 0
+    assert sum(Machine(1.0, hurries=lambda: True, rate_bytes_per_s=2 * CHUNK).move(120)) > 60 / 2 - 2
+
+
+def test_it_knows_for_how_long_others_have_kept_the_servers_busy():
+    machine = Machine()
+    machine.move(100)
+    assert machine.pacer.busy_for_s() == 0
+    machine.share, began_s = 1.0, machine.now_s
+    machine.move(100)
+    passed_s = machine.now_s - began_s
+    assert passed_s - 2 * pacing.LOOK_S < machine.pacer.busy_for_s() <= passed_s
+    machine.share = 0.0
+    machine.move(100)
+    assert machine.pacer.busy_for_s() == 0
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0])

@@ -43,6 +43,7 @@ from stripewise.api import (
 )
 from stripewise.api import plan as planning
 from stripewise.api import trace as traces
+from stripewise.api.filling import Filling
 from stripewise.api.kept_lines import Kept
 from stripewise.api.least_moves import FILE
 from stripewise.api.pacing import Pace, Pacer, Progress
@@ -287,11 +288,16 @@ def reconsider(
         decision |= measured.since_then(lines, measured.done_by_servers(pool))
     if not dry_run:
         moved.see_clock(pool)
-    watch = moved.Watched(pool, limits, progress, partial(limits.left_bytes, partial(copied_today, pool)))
+    filling = Filling.of(pool)
+    ends = [] if filling is None else [filling.why_ended]
+    watch = moved.Watched(pool, limits, progress, partial(limits.left_bytes, partial(copied_today, pool)), ends)
     try:
-        decision |= _relieve(pool, limits, heat, dry_run=dry_run, pace=pace, watch=watch)
+        decision |= _relieve(pool, limits, heat, dry_run=dry_run, pace=pace, watch=watch, filling=filling)
         decision |= _move_small_files(pool, limits, decision, pace=pace, watch=watch)
-        found = _plan_and_move(pool, limits, decision, planner=planner, heat=heat, pace=pace, watch=watch)
+        if filling is not None and filling.why is not None:
+            found = _kept(decision, filling.why)
+        else:
+            found = _plan_and_move(pool, limits, decision, planner=planner, heat=heat, pace=pace, watch=watch)
     finally:
         watch.close()
     return _written(pool, {**found, "recorded_bytes": watch.recorded_bytes} if watch.recorded_bytes else found)
@@ -512,7 +518,14 @@ def _recorded_bytes(decision: Decision) -> int:
 
 
 def _relieve(
-    pool: Pool, limits: Limits, heat: PoolHeat | None, *, dry_run: bool, pace: Pace, watch: moved.Watched
+    pool: Pool,
+    limits: Limits,
+    heat: PoolHeat | None,
+    *,
+    dry_run: bool,
+    pace: Pace,
+    watch: moved.Watched,
+    filling: Filling | None,
 ) -> Decision:
     """What tiers were relieved of, with the numbers; nothing where none has to be."""
     steps = relief.steps(pool, heat)
@@ -528,7 +541,8 @@ def _relieve(
         if limits.day_bytes is not None:
             # What was copied of a move that gave way has its line, and is in no step.
             left = max(0, limits.day_bytes - copied_today(pool) - unrecorded)
-        take = partial(relief.take, pool, step, pace, watch, most_bytes=left, a_day=limits.day_bytes)
+        take = partial(relief.take, pool, step, pace, watch, filling=filling)
+        take = partial(take, most_bytes=left, a_day=limits.day_bytes)
         found.append(taken(watch, step.document(), take))
         unrecorded += max(0, found[-1].get("copied_bytes", 0) - (watch.recorded_bytes - before_bytes))
     return {"relief": found}

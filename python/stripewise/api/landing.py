@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,36 +11,15 @@ from typing import Any
 
 from stripewise import _native
 from stripewise._native import StripewiseError
-from stripewise.api import adapt, moved, relief, swaps
+from stripewise.api import adapt, moved, relief
+from stripewise.api.filling import LOOK_S, LOOK_SHARE, Filling, may_be_above
 from stripewise.api.pacing import Pace, Progress
-from stripewise.pool import Pool, Tier
+from stripewise.pool import Pool
 
-__all__ = ["LOOK_S", "Mark", "may_be_above"]
+__all__ = ["Mark"]
 
-LOOK_S = 5.0
-"""Between two looks at how full the tier is."""
-LOOK_SHARE = 0.05
-"""Of the time, at most, for looks at all files, where the file systems alone do not tell."""
 AGAIN_S = 30.0
 """After a look that has found the tier above the mark, and could move nothing."""
-
-
-def may_be_above(tier: Tier, mark: float) -> bool:
-    """Whether a tier may be fuller than the mark, as far as its file systems tell. A system call for each server.
-
-    A tier has no more bytes of files than its disks have in all.
-    """
-    if tier.capacity_bytes is not None:
-        return True
-    used_bytes = free_bytes = 0
-    for server in swaps.usable(tier):
-        try:
-            disk = os.statvfs(server.path)
-        except OSError:
-            continue  # It has gone.
-        used_bytes += (disk.f_blocks - disk.f_bfree) * disk.f_frsize
-        free_bytes += disk.f_bavail * disk.f_frsize
-    return used_bytes > mark * (used_bytes + free_bytes)
 
 
 @dataclass
@@ -89,10 +67,13 @@ class Mark:
         progress: Progress | None,
     ) -> adapt.Decision | None:
         began_s = self.clock()
-        watch = moved.Watched(pool, limits, progress, partial(limits.left_bytes, copied_bytes))
+        filling = Filling.of(pool, self.clock)
+        ends = [] if filling is None else [filling.why_ended]
+        watch = moved.Watched(pool, limits, progress, partial(limits.left_bytes, copied_bytes), ends)
         left = None if limits.day_bytes is None else max(0, limits.day_bytes - copied_bytes())
         try:
-            take = partial(relief.take, pool, step, self.pace, watch, most_bytes=left, a_day=limits.day_bytes)
+            take = partial(relief.take, pool, step, self.pace, watch, filling=filling)
+            take = partial(take, most_bytes=left, a_day=limits.day_bytes)
             done = adapt.taken(watch, step.document(), take)
         finally:
             watch.close()

@@ -235,13 +235,17 @@ class Watched:
         hours: Hours | None,
         progress: Progress | None,
         left_bytes: Callable[[], float] | None = None,
+        ends: Sequence[Callable[[int], str | None]] = (),
     ) -> None:
         """Counts from nothing; without `hours` and `left_bytes` nothing stops it but the progress.
 
-        `left_bytes` says how much more than what has lines may be copied now. It is asked where that decides.
+        `left_bytes` says how much more than what has lines may be copied now. It is asked where that decides. `ends`
+        say between two files why the next one does not move, of which at most as many bytes are copied as they are
+        given.
         """
         self._pool, self._hours, self._left_bytes = pool, hours, left_bytes
         self._progress: Callable[[str, int, int], Then] = progress or (lambda *_: True)
+        self.ends = list(ends)
         self._path = ""
         self._copied = self._recorded = self._done = 0
         self._pass_at = self._total = self._first_bytes = 0
@@ -256,7 +260,8 @@ class Watched:
 
     def __call__(self, path: str, done: int, total: int) -> Then:
         """Whether the move goes on."""
-        if path != self._path or done < self._done:
+        is_next = path != self._path or done < self._done
+        if is_next:
             self.close()
             self._path, self._first_bytes, self.why = path, total - total // 2, None
         elif total > self._total:
@@ -272,6 +277,10 @@ class Watched:
         if not ends and self._hours is not None and not self._hours.allows(datetime.now()):
             self.why = OVER
             return False
+        if is_next:
+            self.why = next((why for end in self.ends if (why := end(done)) is not None), None)
+            if self.why is not None:
+                return False
         if self._is_above_the_limit(total - total // 2):
             record(self._pool, {"what": STOPPED, "path": path, "planned_bytes": self._first_bytes})
             self.why = ABOVE

@@ -66,21 +66,32 @@ class Pacer:
         due: Due | None = None,
         *,
         of_all: bool = False,
+        hurries: Callable[[], bool] | None = None,
     ) -> None:
         """`busy_s` gives for each server how long it has been busy so far; `due` is of the moves before, if any.
 
-        With `of_all` the mover counts the bytes of all its files together, and not those of each file.
+        With `of_all` the mover counts the bytes of all its files together, and not those of each file. While it
+        `hurries` it rests for its rate alone.
         """
         self._pace, self._busy_s, self._progress, self._clock = pace, busy_s, progress, clock
         self._moving_since_s = clock() - LOOK_S
-        self._is_loaded = False
+        self._hurries = hurries
+        self._busy_since_s: float | None = None
         self._rest: tuple[float, float, dict[str, float]] | None = None
         self._path, self._done, self._of_all = "", 0, of_all
         self._due = Due() if due is None else due
         self._due.at_s = max(self._due.at_s, clock())
 
     @classmethod
-    def of(cls, pool: Pool, pace: Pace, progress: Progress | None, *, of_all: bool = False) -> Pacer:
+    def of(
+        cls,
+        pool: Pool,
+        pace: Pace,
+        progress: Progress | None,
+        *,
+        of_all: bool = False,
+        hurries: Callable[[], bool] | None = None,
+    ) -> Pacer:
         """On the servers of a pool, and told to `top`. Servers that the kernel does not count for are idle.
 
         With `of_all` for a mover that counts the bytes of all its files together.
@@ -94,7 +105,7 @@ class Pacer:
                 return {}  # A server has gone: the mover says so itself.
 
         teller = moving.Teller(pool, progress or (lambda *_: True), of_all=of_all)
-        return cls(pace, busy_s, teller, due=_dues.setdefault(pool.file, Due()), of_all=of_all)
+        return cls(pace, busy_s, teller, due=_dues.setdefault(pool.file, Due()), of_all=of_all, hurries=hurries)
 
     def __call__(self, path: str, done: int, total: int) -> Then:
         """Whether the move goes on, rests, or stops as the progress says."""
@@ -105,7 +116,10 @@ class Pacer:
             began_s, until_s, before = self._rest
             if now_s < until_s:
                 return "rest"
-            self._is_loaded = self._share(before, now_s - began_s) > BUSY
+            if not self._share(before, now_s - began_s) > BUSY:
+                self._busy_since_s = None
+            elif self._busy_since_s is None:
+                self._busy_since_s = began_s
             self._rest, self._moving_since_s = None, now_s
             return True
         rest_s = max(self._for_others_s(now_s), self._for_rate_s(now_s, path, done))
@@ -113,6 +127,10 @@ class Pacer:
             return True
         self._rest = (now_s, now_s + rest_s, self._busy_s())
         return "rest"
+
+    def busy_for_s(self) -> float:
+        """For how long all looks have found the servers busy for others; 0 if the last one has not."""
+        return 0.0 if self._busy_since_s is None else self._clock() - self._busy_since_s
 
     def finds_others_busy(self, wait: Callable[[float], None] = time.sleep) -> bool:
         """Whether a look at the servers of that long, while nothing moves, finds them busy for others."""
@@ -126,9 +144,9 @@ class Pacer:
 
     def _for_others_s(self, now_s: float) -> float:
         moving_s = now_s - self._moving_since_s
-        if self._pace.urgent:
+        if self._pace.urgent or (self._hurries is not None and self._hurries()):
             return 0.0
-        if self._is_loaded:
+        if self._busy_since_s is not None:
             return moving_s * (1 / SHARE - 1)
         return REST_S if moving_s >= LOOK_S else 0.0
 

@@ -6,7 +6,8 @@ bytes on a server that needs room.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,16 +17,20 @@ from stripewise.api import leaving, moved, swaps
 from stripewise.api.moving import Whole
 from stripewise.api.namespace import names_stay
 from stripewise.api.pacing import Pace, Pacer, Progress
+from stripewise.units import seconds
 
 if TYPE_CHECKING:
     from stripewise._native import FileHeat, PoolHeat, StayingFile, TierPart, TierRoom
+    from stripewise.api.filling import Filling
     from stripewise.pool import Pool, Tier
 
-__all__ = ["Step", "landed", "lands_nowhere", "reserves_bytes", "settle", "steps", "take"]
+__all__ = ["Step", "landed", "lands_nowhere", "needed", "reserves_bytes", "settle", "steps", "take"]
 
 ONCE = 0.5
 """A file that landed is hot if its heat is more than this part of what it costs to write it once: one that was only
 written has less after a period."""
+BUSY_S = 60.0
+"""After that time in which the servers were busy for programs a move ends that is not due."""
 RESERVES = 2
 """A tier on which no file lands is relieved when a server has only its reserve left, until it has that many."""
 
@@ -122,10 +127,10 @@ def _step(pool: Pool, tier: Tier, heat: PoolHeat | None, dearer: float, *, all_l
     hot = {file["path"]: file for file in heat["files"]} if heat is not None and once_s > 0 else {}
     parts = leaving.joined(known["parts"], begun or {})
     candidates = [_candidate(part, hot.get(part["path"]), (block_bytes, once_s), dearer) for part in parts]
-    needed = _needed(known["rooms"], pool.land_mark if tier.name == pool.land else None)
-    candidates.sort(key=lambda of: _first(of, needed))
+    room = needed(known["rooms"], pool.land_mark if tier.name == pool.land else None)
+    candidates.sort(key=lambda of: _first(of, room))
     going: list[_Candidate] = []
-    left, kept_hot = dict(needed), 0
+    left, kept_hot = dict(room), 0
     for of in candidates:
         has_landed = of.part["has_landed"]
         makes_room = any(left.get(server, 0) > 0 for server, count in of.part["by_server"].items() if count)
@@ -139,7 +144,7 @@ def _step(pool: Pool, tier: Tier, heat: PoolHeat | None, dearer: float, *, all_l
     size_bytes = used_bytes + sum(room["free_bytes"] for room in known["rooms"])
     still = None if begun is None else frozenset(known["begun"])
     unread = tuple(known["unread"])
-    return Step(tier.name, used_bytes, size_bytes, sum(needed.values()), tuple(going), kept_hot, still, unread)
+    return Step(tier.name, used_bytes, size_bytes, sum(room.values()), tuple(going), kept_hot, still, unread)
 
 
 def _begun(pool: Pool) -> leaving.Known | None:
@@ -174,7 +179,7 @@ def _first(of: _Candidate, needed: Mapping[str, int]) -> tuple[float, float, str
     return (of.gain_s / room_bytes, of.part["tier_bytes"] / room_bytes, of.part["path"], of.part["stretch"])
 
 
-def _needed(rooms: list[TierRoom], mark: float | None) -> dict[str, int]:
+def needed(rooms: list[TierRoom], mark: float | None) -> dict[str, int]:
     """What has to leave each server that is near its limit, by name."""
     if mark is not None:
         over = {of["server"]: round(of["used_bytes"] - mark * (of["used_bytes"] + of["free_bytes"])) for of in rooms}
@@ -209,15 +214,22 @@ def take(
     *,
     most_bytes: int | None = None,
     a_day: int | None = None,
+    filling: Filling | None = None,
 ) -> dict[str, Any]:
     """Moves what is leaving, `most_bytes` at most; what was done, with the numbers of the step.
 
+    From a tier near its limit what makes most room moves first, so that room is there soon: what leaves, and what a
+    limit lets leave, is decided by gain.
+
     What is larger than that leaves in part, if the part is no less than `leaving.least_bytes` of what may be copied
     `a_day`. A file that the limit has stopped leaves last, and in smaller parts. While programs keep the servers busy,
-    nothing moves from a tier that is below its limit, unless the pace is urgent.
+    nothing moves from a tier that is below its limit, unless the pace is urgent. With `filling`, which looks at the
+    tier where files land, a move does not rest where that would be full before it has ended; and one that is `Watched`
+    ends when programs have kept the servers busy for `BUSY_S`, and the tier is below its mark.
     """
     done = {**step.document(), "moved_files": 0, "copied_bytes": 0, "staying": []}
-    pacer = Pacer.of(pool, pace, progress)
+    lands = filling if step.tier == pool.land else None
+    pacer = Pacer.of(pool, pace, progress, hurries=None if lands is None else lands.hurries)
     if step.leaving and not step.is_full and not pace.urgent and pacer.finds_others_busy():
         return {**done, "why": "the servers are busy for programs, and the tier has room"}
     shares: list[tuple[_Candidate, leaving.Share]] = []
@@ -236,8 +248,11 @@ def take(
         done["why"] += _needs_more(pool, step, shares, a_day)
     if step.tier == pool.land and step.begun is not None:
         leaving.forget_all_but(pool, step.begun)
+    if step.is_full:
+        shares.sort(key=lambda of: (of[0].part["path"] in halves, -_room_bytes(of[1])))
     mover = leaving.Mover(pool, step.tier, pacer, progress)
-    mover.move(share for _, share in shares)
+    with _ended_if_busy(progress, pacer, lands):
+        mover.move(share for _, share in shares)
     stay = {file["path"] for file in mover.staying} | mover.passed_over
     gone = [(of, share) for of, share in shares if of.part["path"] not in stay]
     return {
@@ -247,6 +262,30 @@ def take(
         "moved_heat_s": sum(of.heat_us * share.of_all for of, share in gone) / 1e6,
         "staying": mover.staying,
     }
+
+
+@contextmanager
+def _ended_if_busy(progress: Progress | None, pacer: Pacer, filling: Filling | None) -> Iterator[None]:
+    """Ends what moves meanwhile between two files if the servers are busy for long, and the tier has room."""
+    if filling is None or not isinstance(progress, moved.Watched):
+        yield
+        return
+
+    def why(copying_bytes: int) -> str | None:
+        if pacer.busy_for_s() < BUSY_S or filling.is_above(copying_bytes):
+            return None
+        return f"programs keep the servers busy for {seconds(BUSY_S)} now, and the tier has room"
+
+    progress.ends.append(why)
+    try:
+        yield
+    finally:
+        progress.ends.remove(why)
+
+
+def _room_bytes(of: leaving.Share) -> float:
+    """What leaves the tier's servers with it."""
+    return sum(of.part["by_server"].values()) * of.of_all
 
 
 def _at_most(part: TierPart, left: int | None, halves: Mapping[str, int]) -> int | None:

@@ -30,5 +30,7 @@ def report(step: dict[str, Any], *, everything: bool = False) -> None:
     if "moved_files" in step:
         moved, copied = counted(step["moved_files"], "file"), about_bytes(step["copied_bytes"])
         console.result(f"{step['tier']}: moved {moved}, copied {copied}")
+    elif step.get("copied_bytes"):
+        console.result(f"{step['tier']}: copied {about_bytes(step['copied_bytes'])}")
     if "why" in step:
         console.result(f"{step['tier']}: nothing more moved: {step['why']}")
