@@ -391,6 +391,61 @@ def test_a_file_that_stays_is_in_no_number_of_what_moved(hot, monkeypatch):
     assert decided(hot, dry_run=True)["before_bytes_per_s"] == pytest.approx(part["after_bytes_per_s"])
 
 
+GAINS_AS_A_WHOLE = """version = 1
+pool = "p"
+[[file]]
+path = "f"
+[[file.region]]
+offset = "0"
+round = ["hdd.0-1:64KiB"]
+[[file.region]]
+offset = "2MiB"
+round = ["ssd.0:64KiB"]
+[[file.region]]
+offset = "3MiB"
+round = ["hdd.0-1:64KiB"]
+[[file]]
+path = "other"
+[[file.region]]
+offset = "0"
+round = ["hdd.0:64KiB"]
+"""
+
+
+@pytest.mark.parametrize("stays", ["f", "other", None])
+def test_what_can_move_has_to_pay_without_what_stays(hot, monkeypatch, capsys, stays):
+    """By itself the move of `other` to one disk loses, and that of the hot part of `f` to the SSD gains."""
+    stripewise, file = hot
+    write = "import sys; open(f'{sys.argv[1]}/other', 'wb').write(bytes(range(256)) * 1024)"
+    stripewise("run", "--quiet", "--pool", file, "--", "python3", "-c", write, file.parent / "mount")
+    planned, forecast = adapting._planned, _native.layout_forecasts
+
+    def gains_as_a_whole(*arguments):
+        found = planned(*arguments)
+        found[-1].document["layout"] = GAINS_AS_A_WHOLE
+        return found
+
+    def kept(*arguments):
+        why = f"{stays} is open for writing by a program that keeps it where it is"
+        return [{**of, "file": None, "why": why} if of["path"] == stays else of for of in forecast(*arguments)]
+
+    monkeypatch.setattr(adapting, "_planned", gains_as_a_whole)
+    monkeypatch.setattr(adapting.swaps, "find", lambda *_, **__: {})
+    monkeypatch.setattr(_native, "layout_forecasts", kept)
+    decision = decided(hot)
+    printed._print(decision)
+    said = capsys.readouterr().out
+    assert [of["path"] for of in decision["skipped"]] == ([] if stays is None else [stays])
+    assert ("without 1 file that cannot move now" in " ".join(said.split())) is (stays is not None)
+    if stays == "f":
+        assert decision["verdict"] == "kept" and decision["gain_s"] < 0 < decision["moved_bytes"], decision
+        assert not adapting.pays(decision) and not on_ssd(hot)
+        assert decision["why"].startswith(f"the servers would get {decision['ratio']:.2f} times as fast")
+    else:
+        assert decision["verdict"] == "moved" and decision["gain_s"] > decision["move_s"], decision
+        assert decision["ratio"] >= adapting.HYSTERESIS and on_ssd(hot)
+
+
 def test_what_has_moved_and_cannot_be_priced_is_not_measured(hot, monkeypatch, capsys):
     with_another_hot_file(hot)
     decided(hot, horizon_s=1.0)

@@ -47,7 +47,7 @@ from stripewise.api.filling import Filling
 from stripewise.api.kept_lines import Kept
 from stripewise.api.least_moves import FILE
 from stripewise.api.pacing import Pace, Pacer, Progress
-from stripewise.units import seconds
+from stripewise.units import counted, seconds
 
 if TYPE_CHECKING:
     from stripewise._native import PoolHeat
@@ -428,10 +428,17 @@ class _Candidate:
 
 
 def _candidate(asked: _Asked, name: str, layout: str) -> _Candidate:
+    """What a layout file would do, priced without the files that cannot move now, where others can.
+
+    O(requests that stand for the heat).
+    """
     known = forecasts.of_layout(asked.pool, layout)
     within = tier_room.within(asked.pool, asked.heat, layout, known)
     if within != layout:
         layout, known = within, forecasts.of_layout(asked.pool, within)
+    if any(of.file is not None and of.file["copied_bytes"] for of in known):
+        # What stays gains nothing: the rest has to pay by itself.
+        layout = layout.partition(FILE)[0] + "".join(of.block for of in known if of.why is None)
     total = _predicted(asked, layout)
     before, after = total["before"]["both"], total["after"]["both"]
     skipped, moved_bytes, movable, heat_s = [], 0, [], {}
@@ -611,7 +618,8 @@ def _decide(
     )
     why = next((why for refused, why in refusals if refused), None)
     if why is not None:
-        return _kept(decision, why)
+        without = chosen.skipped if chosen.movable else ()
+        return _kept(decision, f"{why}, without {_that_stay(len(without))}" if without else why)
     planned_bytes = chosen.moved_bytes
     if limits.day_bytes is not None:
         watch.close()
@@ -699,6 +707,10 @@ def _priced_anew(asked: _Asked, chosen: _Candidate, decision: Decision, copied_b
 def _gain_s(asked: _Asked, before_bytes_per_s: float, after_bytes_per_s: float) -> float:
     """What the servers need less for what is read and written within the horizon."""
     return asked.horizon_bytes / before_bytes_per_s - asked.horizon_bytes / after_bytes_per_s
+
+
+def _that_stay(files: int) -> str:
+    return f"{counted(files, 'file')} that cannot move now"
 
 
 def _too_dear(of: _Candidate) -> str:

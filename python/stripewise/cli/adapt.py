@@ -263,12 +263,14 @@ def _print(decision: Decision) -> None:
         console.result(f"no decision: {decision['why']}")
     elif decision["verdict"] == "moved":
         part = f" of {about_bytes(decision['planned_bytes'])} to copy in all" if decision["is_part"] else ""
-        console.result(f"moved, copied {about_bytes(decision['copied_bytes'])}{part}")
+        stay = len(decision["skipped"])
+        without = f", without {counted(stay, 'file')} that cannot move now" if stay else ""
+        console.result(f"moved, copied {about_bytes(decision['copied_bytes'])}{part}{without}")
         if "unpriced" in decision:
             console.result(f"what has moved cannot be priced, so that its gain is not measured: {decision['unpriced']}")
         if "stopped" in decision:
             console.result(f"stopped: {decision['stopped']}")
     else:
         console.result(f"nothing moved: {decision['why']}")
-    if decision.get("skipped"):
+    if decision.get("skipped") and decision["verdict"] != "moved":
         console.say(f"{counted(len(decision['skipped']), 'file')} could not move now")
