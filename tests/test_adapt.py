@@ -542,6 +542,22 @@ def test_what_a_kill_has_left_of_a_plan_is_dropped_with_the_horizon(hot):
     assert decided(hot)["verdict"] == "moved" and not adapting._has_more_to_move(pool, LONG_S)
 
 
+def test_the_rest_of_a_plan_is_not_forgotten_by_a_decision_that_was_stopped_before_it_moved(hot, monkeypatch):
+    pool = Pool.load(hot[1])
+    with pytest.raises(KeyboardInterrupt):
+        adapting.reconsider(pool, adapting.Limits(LONG_S), progress=lambda _, done, total: 4 * done < total)
+
+    def others_move(*_):
+        raise StripewiseError(f"{adapting.OTHERS_MOVE} in pool 'test'")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(adapting, "_steps_done", others_move)
+        decision = adapting.reconsider(pool, adapting.Limits(LONG_S))
+    assert decision["verdict"] == "kept" and decision["why"].startswith(adapting.OTHERS_MOVE)
+    assert adapting._has_more_to_move(pool, LONG_S)
+    assert decided(hot)["verdict"] == "moved" and not adapting._has_more_to_move(pool, LONG_S)
+
+
 def test_lines_are_bounded_and_what_goes_still_counts(pool, monkeypatch):
     """Bytes of a day count for the limit, and decisions for the metrics, whatever lines are kept of them."""
     loaded = Pool.load(pool.file)

@@ -8,6 +8,8 @@ import sys
 import pytest
 
 from conftest import PATIENCE_S
+from stripewise.api import adapt
+from stripewise.api.pools import Pool
 
 LAYOUT = """version = 1
 pool = "test"
@@ -191,13 +193,22 @@ def test_commands_wait_for_their_turn_while_the_service_that_adapts_the_pool_mov
     command = ["stripewise", "pool", "drain", filled.file, "hdd.1", "--urgent"]
     drain = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     said = drain.stderr.readline()
-    assert "the service that adapts the pool moves files now" in said
+    assert f"process {service.pid}, which adapts the pool, moves files now" in said
     assert drain.poll() is None
     assert go_on(service) == "done\n"
     out, errors = drain.communicate(timeout=PATIENCE_S)
     assert drain.returncode == 0, errors
     assert "0 files stay" in out
     contents_are_whole(filled)
+
+
+def test_a_command_is_refused_while_another_one_moves_files_also_beside_a_service(filled):
+    with adapt.alone(Pool.load(filled.file)):
+        other = held(filled, "a")
+        assert other.stdout.readline() == "begun\n"
+        refused = filled.stripewise("pool", "drain", filled.file, "hdd.1", check=False)
+        assert refused.returncode == 1 and f"process {other.pid}, for " in " ".join(refused.stderr.split())
+        go_on(other)
 
 
 def test_one_that_was_killed_hinders_no_other(filled):

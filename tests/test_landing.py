@@ -21,7 +21,7 @@ from stripewise.api import adapt as adapting
 from stripewise.api import landing as landing_marks
 from stripewise.api.between import Rounds
 from stripewise.api.files import open_pool
-from stripewise.api.pacing import Pace
+from stripewise.api.pacing import Pace, Pacer
 from stripewise.cli import pool_settle, settling
 from stripewise.pool import Pool
 
@@ -529,8 +529,8 @@ def test_what_moves_ends_when_the_tier_fills_to_its_mark_meanwhile_and_the_next_
     decision = adapting.reconsider(pool, adapting.Limits(), planner="fixed", pace=URGENT, progress=progress)
     (step,) = decision["relief"]
     assert step["needed_bytes"] == 0 and step["leaving_landed"] == 2
-    assert step["why"] == decision["why"] == "ssd has filled to its mark meanwhile: what makes room there goes first"
-    assert decision["verdict"] == "kept"
+    assert step["why"] == "ssd has filled to its mark meanwhile: what makes room there goes first"
+    assert decision["verdict"] == "kept" and "is asked for" in decision["why"], "what has its place is planned"
     places = [servers(file, name)[0] for name in ("first", "second")]
     assert places == [["hdd.0-1", "ssd.0"], ["ssd.0"]], "the file that moved then has its place"
     (made,) = landing_marks.Mark(URGENT).look(pool, adapting.Limits(), lambda: 0)["relief"]
@@ -542,31 +542,31 @@ def test_what_moves_ends_when_the_tier_fills_to_its_mark_meanwhile_and_the_next_
 def test_a_tier_that_stays_above_its_mark_keeps_no_other_from_moving(landing, monkeypatch, looks_at_once):
     pool, full = Pool.load(landing[1]), [0.9]
 
-    def parts(*_):
-        room = {"server": "ssd.0", "used_bytes": round(full[-1] * 1000), "free_bytes": round(1000 - full[-1] * 1000)}
-        return {"rooms": [room]}
+    def rooms(*_):
+        return [{"server": "ssd.0", "used_bytes": round(full[-1] * 1000), "free_bytes": round(1000 - full[-1] * 1000)}]
 
-    monkeypatch.setattr(filling._native, "pool_tier_parts", parts)
+    monkeypatch.setattr(filling._native, "pool_tier_rooms", rooms)
     of = filling.Filling.of(pool)
     states = []
     for share in (0.9, 0.7, 0.75, 0.81, 0.89, 0.91, 0.81, 0.79, 0.85):
         full.append(share)
-        states.append((of.is_above(), of.hurries(), of.why_ended() is not None))
-    above, hurries, ended = zip(*states, strict=True)
+        states.append((of.is_above(), of.hurries(), of.why_ended() is not None, of.why_scarce() is not None))
+    above, hurries, ended, scarce = zip(*states, strict=True)
     assert above == (True, False, False, True, True, True, True, False, True)
     assert hurries == (False, False, False, False, False, True, True, False, False), "until it is below the mark"
     assert ended == (False, False, False, True, True, True, True, True, True), "it has filled since it was below"
+    assert scarce == (False, False, False, False, False, True, True, True, True), "room has become scarce since"
 
 
 def test_the_copy_of_a_file_that_moves_does_not_fill_a_tier(landing, monkeypatch, looks_at_once):
     """What adapting brings fills the tier to its mark, and is there twice while it moves."""
     used, looks = [790], []
 
-    def parts(*_):
+    def rooms(*_):
         looks.append(used[0])
-        return {"rooms": [{"server": "ssd.0", "used_bytes": used[0], "free_bytes": 1000 - used[0]}]}
+        return [{"server": "ssd.0", "used_bytes": used[0], "free_bytes": 1000 - used[0]}]
 
-    monkeypatch.setattr(filling._native, "pool_tier_parts", parts)
+    monkeypatch.setattr(filling._native, "pool_tier_rooms", rooms)
     of = filling.Filling.of(Pool.load(landing[1]))
     assert of.why_ended(0) is None
     used[0] = 900
@@ -726,6 +726,33 @@ def test_a_disk_that_is_not_as_full_as_the_mark_needs_no_look_at_files(landing, 
         disk = SimpleNamespace(f_blocks=105, f_bfree=free + 5, f_bavail=free, f_frsize=4096)
         monkeypatch.setattr(filling.os, "statvfs", lambda _, disk=disk: disk)
         assert filling.may_be_above(tier, 0.8) is is_above
+
+
+def test_one_server_that_is_full_is_a_tier_above_its_mark(landing, monkeypatch):
+    _, file, _ = landing
+    file.write_text(file.read_text().replace('capacity = "4MB"\n', ""))
+    (tier,) = (tier for tier in Pool.load(file).tiers if tier.name == "ssd")
+    (server,) = tier.servers
+    full, empty = (SimpleNamespace(f_blocks=100, f_bfree=free, f_bavail=free, f_frsize=4096) for free in (10, 90))
+    disks = iter([empty, full])
+    monkeypatch.setattr(filling.os, "statvfs", lambda _: next(disks))
+    monkeypatch.setattr(filling.swaps, "usable", lambda _: [server, server])
+    assert filling.may_be_above(tier, 0.8)
+
+
+def test_a_look_that_is_not_made_counts_for_no_busy_server():
+    now_s = [0.0]
+    hurries = [False]
+    pacer = Pacer(Pace(), lambda: {"hdd.0": now_s[0]}, lambda *_: True, lambda: now_s[0], hurries=lambda: hurries[0])
+    for _ in range(200):
+        now_s[0] += 1.0
+        pacer("file", 0, 1)
+    assert pacer.busy_for_s() > relief.BUSY_S
+    hurries[0] = True
+    for _ in range(10):
+        now_s[0] += 1.0
+        pacer("file", 0, 1)
+    assert pacer.busy_for_s() == 0.0
 
 
 def test_without_heat_all_that_landed_leaves(landing):

@@ -208,6 +208,7 @@ class TierParts(TypedDict):
     unread: list[StayingFile]
     """Files that could not be read, whatever they have there."""
 
+def pool_tier_rooms(pool_file: str, tier: str) -> list[TierRoom]: ...
 def pool_tier_parts(pool_file: str, tier: str, begun: dict[int, tuple[int, int]] = ...) -> TierParts: ...
 def pool_relieve(
     pool_file: str,

@@ -61,6 +61,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(pool_life::pool_remove, module)?)?;
     module.add_function(wrap_pyfunction!(pool_life::pool_rebalance, module)?)?;
     module.add_function(wrap_pyfunction!(pool_life::pool_tier_parts, module)?)?;
+    module.add_function(wrap_pyfunction!(pool_life::pool_tier_rooms, module)?)?;
     module.add_function(wrap_pyfunction!(pool_life::pool_relieve, module)?)?;
     module.add_function(wrap_pyfunction!(pool_life::pool_due_small_files, module)?)?;
     module.add_function(wrap_pyfunction!(pool_life::pool_move_small_files, module)?)?;

@@ -103,6 +103,24 @@ pub(crate) fn pool_rebalance<'py>(
     to_python(py, &value)
 }
 
+/// How full the servers of a tier are. O(datafiles of the pool).
+#[pyfunction]
+pub(crate) fn pool_tier_rooms<'py>(py: Python<'py>, pool_file: PathBuf, tier: &str) -> PyResult<Bound<'py, PyAny>> {
+    let store = Store::of_file(&pool_file).map_err(raise)?;
+    let rooms = py.detach(|| store.rooms_of(tier)).map_err(raise)?;
+    to_python(py, &Value::Array(rooms.iter().map(room).collect()))
+}
+
+fn room(of: &TierRoom) -> Value {
+    json!({
+        "server": of.server,
+        "used_bytes": of.used_bytes,
+        "free_bytes": of.free_bytes,
+        "on_disk_bytes": of.on_disk_bytes,
+        "reserve_bytes": of.reserve_bytes,
+    })
+}
+
 /// How full the servers of a tier are, what of files could leave them, and which of those that have `begun` to leave may have more there.
 #[pyfunction]
 #[pyo3(signature = (pool_file, tier, begun = HashMap::new()))]
@@ -116,15 +134,6 @@ pub(crate) fn pool_tier_parts<'py>(
     let name = |&(id, bytes): &(ServerId, u64)| (store.pool().server_name(id), json!(bytes));
     let found = py.detach(|| store.rooms_of(tier).and_then(|rooms| Ok((rooms, store.parts_on(tier, &begun)?))));
     let (rooms, found) = found.map_err(raise)?;
-    let room = |of: &TierRoom| {
-        json!({
-            "server": of.server,
-            "used_bytes": of.used_bytes,
-            "free_bytes": of.free_bytes,
-            "on_disk_bytes": of.on_disk_bytes,
-            "reserve_bytes": of.reserve_bytes,
-        })
-    };
     let part = |of: &TierPart| {
         json!({
             "path": of.path,

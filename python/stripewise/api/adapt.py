@@ -13,6 +13,7 @@ import itertools
 import math
 import os
 import random
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -145,6 +146,25 @@ def alone(pool: Pool) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def moves_now(pool: Pool, refused: StripewiseError) -> int | None:
+    """The process that kept a command from moving files, if that is the one which adapts the pool.
+
+    `refused` is what the command was told. `None`: another one does, or this machine's kernel does not tell.
+    """
+    told = re.match(f"{OTHERS_MOVE} in pool .*: process (\\d+), for ", str(refused))
+    if told is None:
+        return None
+    try:
+        lock = (pool.namespace / LOCK).stat()
+        held = Path("/proc/locks").read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError):
+        return None
+    device = f"{os.major(lock.st_dev):02x}:{os.minor(lock.st_dev):02x}:{lock.st_ino}"
+    process = int(told[1])
+    holds = [fields for line in held.splitlines() if (fields := line.split())[1] == "FLOCK" and fields[5] == device]
+    return process if any(fields[4] == str(process) for fields in holds) else None
 
 
 def is_adapted(pool: Pool) -> bool:
@@ -288,16 +308,18 @@ def reconsider(
         decision |= measured.since_then(lines, measured.done_by_servers(pool))
     if not dry_run:
         moved.see_clock(pool)
-    filling = Filling.of(pool)
+    filling = None if dry_run else Filling.of(pool)
     ends = [] if filling is None else [filling.why_ended]
+    if filling is not None:
+        # A plan may take long: how full the tier was before is known then.
+        filling.is_above()
     watch = moved.Watched(pool, limits, progress, partial(limits.left_bytes, partial(copied_today, pool)), ends)
     try:
         decision |= _relieve(pool, limits, heat, dry_run=dry_run, pace=pace, watch=watch, filling=filling)
         decision |= _move_small_files(pool, limits, decision, pace=pace, watch=watch)
-        if filling is not None and filling.why is not None:
-            found = _kept(decision, filling.why)
-        else:
-            found = _plan_and_move(pool, limits, decision, planner=planner, heat=heat, pace=pace, watch=watch)
+        if filling is not None:
+            watch.ends[:] = [filling.why_scarce]
+        found = _plan_and_move(pool, limits, decision, planner=planner, heat=heat, pace=pace, watch=watch)
     finally:
         watch.close()
     return _written(pool, {**found, "recorded_bytes": watch.recorded_bytes} if watch.recorded_bytes else found)
@@ -610,16 +632,17 @@ def _decide(
     decision |= {**_numbers(chosen), "horizon_s": limits.horizon_s}
     skipped = decision["skipped"] = [*asked.unnamed, *chosen.skipped]
     is_faster = chosen.ratio >= HYSTERESIS or _has_more_to_move(pool, limits.horizon_s)
+    without = f", without {_that_stay(len(chosen.skipped))}" if chosen.skipped else ""
+    too_slow = f"the servers would get {chosen.ratio:.2f} times as fast, {HYSTERESIS} is asked for"
     refusals = (
-        (not is_faster, f"the servers would get {chosen.ratio:.2f} times as fast, {HYSTERESIS} is asked for"),
+        (not is_faster, too_slow + (without if chosen.movable else "")),
         (not chosen.movable, NONE_MOVES),
-        (not chosen.gain_s > chosen.move_s, _too_dear(chosen)),
+        (not chosen.gain_s > chosen.move_s, _too_dear(chosen) + without),
         (not limits.allows(datetime.now()), "data does not move at this hour"),
     )
     why = next((why for refused, why in refusals if refused), None)
     if why is not None:
-        without = chosen.skipped if chosen.movable else ()
-        return _kept(decision, f"{why}, without {_that_stay(len(without))}" if without else why)
+        return _kept(decision, why)
     planned_bytes = chosen.moved_bytes
     if limits.day_bytes is not None:
         watch.close()
@@ -656,7 +679,8 @@ def _decide(
             watch.close()
     stopped = stopped or watch.why
     if not copied:
-        return _kept(decision, stopped or NONE_MOVES)
+        # The rest of what was decided before is still to move.
+        return _kept({**decision, "is_part": True} if stopped else decision, stopped or NONE_MOVES)
     if stopped is not None:
         decision["stopped"] = stopped
     if stopped is not None or skipped:
@@ -724,7 +748,8 @@ def _has_more_to_move(pool: Pool, horizon_s: float) -> bool:
     """
     since_s = time.time() - horizon_s
     kept_lines = decisions(pool)
-    last = next((of for of in reversed(kept_lines) if of.get("verdict") == "moved"), {})
+    is_of_move = (of for of in reversed(kept_lines) if of.get("verdict") == "moved" or of.get("is_part") is True)
+    last = next(is_of_move, {})
     planned = next((of for of in reversed(moved.records(pool)) if of.get("what") == PLANNED), None)
     if planned is None or planned["time_s"] <= max(since_s, decided.number(last, "ended_s") or 0.0):
         return last.get("is_part") is True

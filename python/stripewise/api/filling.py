@@ -22,21 +22,21 @@ HURRY_SHARE = 0.5
 
 
 def may_be_above(tier: Tier, mark: float) -> bool:
-    """Whether a tier may be fuller than the mark, as far as its file systems tell. A system call for each server.
+    """Whether a server of a tier may be fuller than the mark, as its file systems tell. A system call for each.
 
-    A tier has no more bytes of files than its disks have in all.
+    A server has no more bytes of files than its disk has in all.
     """
     if tier.capacity_bytes is not None:
         return True
-    used_bytes = free_bytes = 0
     for server in swaps.usable(tier):
         try:
             disk = os.statvfs(server.path)
         except OSError:
             continue  # It has gone.
-        used_bytes += (disk.f_blocks - disk.f_bfree) * disk.f_frsize
-        free_bytes += disk.f_bavail * disk.f_frsize
-    return used_bytes > mark * (used_bytes + free_bytes)
+        used = disk.f_blocks - disk.f_bfree
+        if used > mark * (used + disk.f_bavail):
+            return True
+    return False
 
 
 class Filling:
@@ -48,8 +48,8 @@ class Filling:
         self._due_s = clock()
         self._is_above: bool | None = None
         self._hurries = False
-        self.why: str | None = None
-        """Why what moves has ended, or does before the next file."""
+        self._why: str | None = None
+        self._why_scarce: str | None = None
 
     @classmethod
     def of(cls, pool: Pool, clock: Callable[[], float] = time.monotonic) -> Filling | None:
@@ -73,9 +73,17 @@ class Filling:
         return self._hurries
 
     def why_ended(self, copying_bytes: int = 0) -> str | None:
-        """Why what moves ends, if the tier was below the mark, as by `is_above`, and has filled to it since."""
+        """Why a move ends that makes room: the tier was below the mark, as by `is_above`, and has filled to it."""
         self._look(copying_bytes)
-        return self.why
+        return self._why
+
+    def why_scarce(self, copying_bytes: int = 0) -> str | None:
+        """Why any other move ends: room has become scarce since the first look, as by `hurries`.
+
+        One that ended at the mark would seldom move a file: what is hot fills the tier up to that.
+        """
+        self._look(copying_bytes)
+        return self._why_scarce
 
     def _look(self, copying_bytes: int = 0) -> None:
         """Looks if it is time for that. A look that fails changes nothing: the move says so itself."""
@@ -88,15 +96,17 @@ class Filling:
             self._due_s = began_s + LOOK_S
             return
         self._due_s = began_s + max(LOOK_S, (self._clock() - began_s) / LOOK_SHARE)
+        hurries = is_above and (self._hurries or not has_half)
         if is_above and self._is_above is False:
-            self.why = f"{self._tier.name} has filled to its mark meanwhile: what makes room there goes first"
-        self._is_above = is_above
-        self._hurries = is_above and (self._hurries or not has_half)
+            self._why = f"{self._tier.name} has filled to its mark meanwhile: what makes room there goes first"
+        if hurries and not self._hurries and self._is_above is not None:
+            self._why_scarce = f"{self._tier.name} is nearly full meanwhile: what makes room there goes first"
+        self._is_above, self._hurries = is_above, hurries
 
     def _found(self, copying_bytes: int) -> tuple[bool, bool]:
         """Whether servers are above the mark, but for that, and whether each has half of the room above it left."""
         if not may_be_above(self._tier, self._mark):
             return False, True
-        rooms = _native.pool_tier_parts(str(self._pool.file), self._tier.name)["rooms"]
+        rooms = _native.pool_tier_rooms(str(self._pool.file), self._tier.name)
         half = self._mark + (1 - self._mark) * HURRY_SHARE
         return sum(relief.needed(rooms, self._mark).values()) > copying_bytes, not relief.needed(rooms, half)

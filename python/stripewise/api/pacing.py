@@ -128,6 +128,11 @@ class Pacer:
         self._rest = (now_s, now_s + rest_s, self._busy_s())
         return "rest"
 
+    @property
+    def is_urgent(self) -> bool:
+        """Whether it rests for no program."""
+        return self._pace.urgent
+
     def busy_for_s(self) -> float:
         """For how long all looks have found the servers busy for others; 0 if the last one has not."""
         return 0.0 if self._busy_since_s is None else self._clock() - self._busy_since_s
@@ -145,6 +150,8 @@ class Pacer:
     def _for_others_s(self, now_s: float) -> float:
         moving_s = now_s - self._moving_since_s
         if self._pace.urgent or (self._hurries is not None and self._hurries()):
+            # No look is made, so that none counts.
+            self._busy_since_s = None
             return 0.0
         if self._busy_since_s is not None:
             return moving_s * (1 / SHARE - 1)

@@ -267,7 +267,7 @@ def take(
 @contextmanager
 def _ended_if_busy(progress: Progress | None, pacer: Pacer, filling: Filling | None) -> Iterator[None]:
     """Ends what moves meanwhile between two files if the servers are busy for long, and the tier has room."""
-    if filling is None or not isinstance(progress, moved.Watched):
+    if filling is None or pacer.is_urgent or not isinstance(progress, moved.Watched):
         yield
         return
 

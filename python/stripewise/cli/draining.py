@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SHOWN_STRETCHES = 4
 """Ranges of bytes that are named of a file; --json has 4096, and how many it leaves out."""
 
-TURN_S = 0.02
+TURN_S = 0.05
 """Between two looks whether the service that adapts the pool has come to the end of a turn."""
 T = TypeVar("T")
 
@@ -76,7 +76,7 @@ def moving(what: str, besides: str = "") -> Iterator[Progress]:
 
 
 def in_turn(pool: Pool, work: Callable[[], T]) -> T:
-    """Does what moves files of the pool; while the service that adapts it moves some, it waits for a turn.
+    """Does what moves files of the pool; while the process that adapts it moves some, it waits for a turn.
 
     While another command moves files, it is refused. `work` is refused before it changes anything, or goes on when it
     is called again.
@@ -88,15 +88,19 @@ def in_turn(pool: Pool, work: Callable[[], T]) -> T:
         try:
             return work()
         except StripewiseError as error:
-            if not str(error).startswith(adapt.OTHERS_MOVE) or not adapt.is_adapted(pool):
+            process = adapt.moves_now(pool, error)
+            if process is None:
                 raise
             if not said:
                 console.say(
-                    "the service that adapts the pool moves files now: this waits until what it is at is done; "
-                    "Ctrl-C ends the wait, and changes nothing"
+                    f"process {process}, which adapts the pool, moves files now: this waits until what it is at is "
+                    f"done; Ctrl-C ends the wait"
                 )
             said = True
+        try:
             time.sleep(TURN_S)
+        except KeyboardInterrupt:
+            console.fail("interrupted while it waited; nothing was changed", console.EXIT_INTERRUPTED)
 
 
 def end(

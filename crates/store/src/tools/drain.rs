@@ -30,7 +30,8 @@ use stripewise_layout::{Layout, Region, ServerId};
 /// How long a mount may go on making files by the pool file as it was: it looks again each second.
 const KNOWN_TO_ALL: Duration = Duration::from_millis(1250);
 /// What is to be done with a server that is to be removed.
-const DRAIN_FIRST: &str = "run `stripewise pool drain` first, or with `--lost` give up what it has if its disk has died";
+const DRAIN_FIRST: &str =
+    "run `stripewise pool drain` first, or with `--lost` give up what it has if its disk has died";
 /// Between two tries to move files that were open for writing.
 const TRY_AGAIN: Duration = Duration::from_millis(200);
 
