@@ -107,7 +107,8 @@ def test_movers_on_two_nodes_do_not_meet_and_each_does_some_of_the_work(landing)
         settles = refusal("two", "pool", "settle", landing.file, "--urgent")
         assert "is adapted by another process, which settles its files itself" in settles
         assert "is adapted already" in refusal("two", "adapt", landing.file)
-        assert "is under way in pool" in refusal("two", "pool", "drain", landing.file, "ssd.0", "--to", "hdd")
+        with on_node("two", "pool", "drain", landing.file, "ssd.0", "--to", "hdd") as drain:
+            assert "which adapts the pool, moves files now: this waits" in drain.stderr.readline()
         with on_node("two", "adapt", landing.file, "--once", "--urgent", "--json") as second:
             wait_for(lambda: asking.is_waiting(landing), second)
             first.send_signal(signal.SIGCONT)
