@@ -54,8 +54,9 @@ struct Met {
     /// When it is tried again, and how long after that the next time.
     at: Instant,
     pause: Duration,
-    /// How often it was tried, and had a writer and no mover.
+    /// How often it was tried.
     tries: u32,
+    /// How often it had a writer then, and no mover.
     written: u32,
 }
 
@@ -339,21 +340,13 @@ fn remove_one(store: &Store, inode: &Inode, noted: Option<(&Journal, Slot)>, cer
         journal.certain(slot);
     }
     let why = match certain.then(|| store.collect(inode)) {
-        Some(Ok(Collected::Gone)) => {
+        Some(Ok(Collected::InUse)) if inode.is_nameless() => return Tried::Met,
+        // In use: it never had a name, and has got one now.
+        Some(Ok(Collected::Gone | Collected::InUse)) => {
             if let Some((journal, slot)) = noted {
                 journal.clear(slot);
             }
             return Tried::Gone;
-        }
-        Some(Ok(Collected::InUse)) => {
-            if !inode.is_nameless() {
-                // It never had a name, and has got one now.
-                if let Some((journal, slot)) = noted {
-                    journal.clear(slot);
-                }
-                return Tried::Gone;
-            }
-            return Tried::Met;
         }
         Some(Ok(Collected::Missing)) => "a server is missing".to_owned(),
         Some(Err(error)) => error.to_string(),

@@ -26,7 +26,7 @@ SHOWN_STRETCHES = 4
 """Ranges of bytes that are named of a file; --json has 4096, and how many it leaves out."""
 
 TURN_S = 0.05
-"""Between two looks whether the service that adapts the pool has come to the end of a turn."""
+"""Between two tries, while the process that adapts the pool is at work: it has the lock for one file, or one step."""
 T = TypeVar("T")
 
 Rate = Annotated[str | None, typer.Option("--rate", metavar="SIZE", help="Most bytes copied in a second, as 50MB.")]
