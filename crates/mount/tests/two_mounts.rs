@@ -452,8 +452,9 @@ fn a_change_of_a_file_whose_name_goes_finds_the_file_or_none() {
         let change = changes()[number % 2];
         let name = format!("f{number}");
         let [here, other] = [0, 1].map(|mount: usize| mounts[mount].path(&name));
-        fs::write(&here, vec![1; 20_000]).unwrap();
-        // One after the other: this mount's kernel believes in the name.
+        // One after the other: this mount's kernel believes in the name. The last close of a program that had the file open here would reach
+        // this mount after that program: the file would still be open here, and its change one of an open file.
+        fs::write(&other, vec![1; 20_000]).unwrap();
         fs::metadata(&here).unwrap();
         fs::remove_file(&other).unwrap();
         assert_eq!(change(&here), Err(Errno::NOENT), "{number}: after the other mount");
@@ -512,7 +513,8 @@ fn a_change_by_a_name_that_has_gone_leaves_the_bytes_to_those_who_read_them() {
             let name = format!("f{number}{replaces}");
             let [here, other] = [0, 1].map(|mount: usize| mounts[mount].path(&name));
             let bytes = vec![7; 100_000];
-            fs::write(&here, &bytes).unwrap();
+            // Through this mount the file has not been open: what closes it there may reach the mount late.
+            fs::write(&other, &bytes).unwrap();
             fs::metadata(&here).unwrap();
             let mut reader = File::open(&other).unwrap();
             if replaces {
