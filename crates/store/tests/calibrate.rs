@@ -20,6 +20,7 @@ fn target(index: u16, tier: &str, root: &Path, emulate: Option<EmulateConfig>) -
         capacity_bytes: None,
         emulate,
         state: ServerState::Used,
+        replaced_by: None,
         seeks: None,
     };
     Target { server, tier: tier.into() }

@@ -280,6 +280,16 @@ fn pool_files_with_mistakes_are_refused_by_line() {
         (good.replace("\"b\"", "\"a\""), 6, "already the directory of hdd.0"),
         (good.replace("hdd", "meta"), 5, "meta"),
         (good.replace("[\"a\", \"b\"]", "[]"), 6, "at least one"),
+        (
+            good.replace("\"b\"", "{path = \"b\", replaced_by = 0}"),
+            6,
+            "server b: one that is used is not replaced; leave it out",
+        ),
+        (
+            good.replace("\"b\"", "{path = \"b\", state = \"draining\", replaced_by = 2}"),
+            4,
+            "replaced_by of hdd.1: name the id of another server, or leave it out",
+        ),
         (format!("{good}capacity = \"much\"\n"), 7, "'much'"),
         (format!("{good}kind = \"tape\"\n"), 7, "tier 'hdd': no kind 'tape'; write one of directory"),
         (format!("{good}emulate = \"floppy\"\n"), 7, "hdd-7200"),

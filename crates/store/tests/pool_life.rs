@@ -270,11 +270,12 @@ fn a_replacement_that_is_too_small_is_told_with_the_figure_and_not_added() {
 
 /// A directory that is a server already is the new one of a replacement that was begun, or none.
 #[test]
-fn a_server_is_replaced_by_no_server_that_has_its_own_part_of_the_files() {
+fn a_server_is_replaced_by_no_server_that_was_not_added_for_that() {
     let pool = TestPool::new(3);
     let store = pool.open();
     put(&store, "both", &layout(&[(0, &[(0, 4096), (1, 4096)])]), &pattern(100_000, 1));
     put(&store, "one", &layout(&[(0, &[(0, 4096)])]), &pattern(100_000, 2));
+    put(&store, "other", &layout(&[(0, &[(0, 4096), (1, 4096), (2, 4096)])]), &pattern(100_000, 3));
     let before = std::fs::read_to_string(&pool.pool.file).unwrap();
     let file = &pool.pool.file;
     let error = |name: &str, server: usize| {
@@ -286,19 +287,25 @@ fn a_server_is_replaced_by_no_server_that_has_its_own_part_of_the_files() {
     assert!(error("disk.0", 0).contains("is the directory of disk.0 itself"));
     assert!(error("disk.0", 1).contains("is disk.1 of the pool already: name a directory on a new disk"));
     assert_eq!(std::fs::read_to_string(file).unwrap(), before);
-    // Also while it is drained, but where no file had a part on both.
+    // Also while it is drained.
     let stopped = DrainOptions::default();
     assert!(drain(file, "disk.0", &stopped, &mut StopsAt(1)).unwrap().stopped);
-    assert!(error("disk.0", 1).contains("both has another part"));
-    // One that was begun and stopped goes on.
+    assert!(error("disk.0", 1).contains("is disk.1 of the pool already: name a directory on a new disk"));
+    // One that was begun and stopped goes on, also where the drain of a third server has put bytes of the same file on the new one.
     let root = pool.directory.path().join("new");
     let (name, done) = replace(file, "disk.0", &root, false, &mut StopsAt(1)).unwrap();
     assert!(name == "disk.3" && done.stopped);
+    assert!(drain(file, "disk.2", &DrainOptions::default(), &mut On).unwrap().is_done());
+    take_back(file, "disk.2").unwrap();
+    assert_eq!(servers_of(&now(&pool), "other"), [0, 1, 3]);
+    assert!(error("disk.0", 2).contains("is disk.2 of the pool already"));
     let (name, done) = replace(file, "disk.0", &root, false, &mut On).unwrap();
     assert!(name == "disk.3" && done.is_done());
     let after = now(&pool);
     assert_eq!((servers_of(&after, "both"), servers_of(&after, "one")), (vec![1, 3], vec![3]));
-    assert!(bytes_of(&after, "both") == pattern(100_000, 1) && bytes_of(&after, "one") == pattern(100_000, 2));
+    for (name, seed) in [("both", 1), ("one", 2), ("other", 3)] {
+        assert!(!servers_of(&after, name).contains(&0) && bytes_of(&after, name) == pattern(100_000, seed), "{name}");
+    }
     remove(file, "disk.0", false, &mut On).unwrap();
     assert_eq!(findings(&pool), []);
 }

@@ -120,7 +120,7 @@ fn hints(trace: &Trace, store: &Arc<Store>, advice: &Advice) -> Result<Vec<HintP
         entry.map_or(&**present, |entry| &entry.layout)
     });
     let target = Target::of_pool(store.pool(), &HashMap::new())?;
-    let found = propose(&files, present.iter().map(|layout| &**layout), planned, &target.holding);
+    let found = propose(&files, present.iter().map(|layout| &**layout), planned, target.hinted());
     // Of a file on a server without a profile nothing is known: then nothing is proposed.
     Ok(found.unwrap_or_default())
 }

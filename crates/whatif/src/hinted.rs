@@ -56,7 +56,8 @@ struct Used<'a> {
     planned: &'a Layout,
 }
 
-/// The hints for files like `files`, which have the layouts `present` and get `planned`. O(requests), with few windows to try.
+/// The hints for files like `files`, which have the layouts `present` and get `planned`; small files may have `inode_room_bytes` in their
+/// inodes. O(requests), with few windows to try.
 ///
 /// # Errors
 /// A layout names a server that `cluster` does not have.
@@ -64,7 +65,7 @@ pub(crate) fn propose<'a>(
     files: &'a [FileRequests],
     present: impl Iterator<Item = &'a Layout>,
     planned: impl Iterator<Item = &'a Layout>,
-    cluster: &Cluster,
+    (cluster, inode_room_bytes): (&Cluster, u64),
 ) -> Result<Vec<HintProposal>, UnknownServer> {
     let model = CostModel::new(cluster);
     let mut directories: BTreeMap<&str, Vec<Used<'a>>> = BTreeMap::new();
@@ -75,7 +76,7 @@ pub(crate) fn propose<'a>(
     }
     let mut found = Vec::new();
     for (directory, files) in &directories {
-        let in_inodes = small(directory, files, &model, cluster)?;
+        let in_inodes = small(directory, files, &model, inode_room_bytes)?;
         // Of what is in an inode the kernel keeps nothing.
         let kept = if in_inodes.is_none() { kept(directory, files, &model)? } else { None };
         found.extend(in_inodes.into_iter().chain(kept));
@@ -140,18 +141,17 @@ fn setting(of: &'static OptimisationType, value: u64) -> Option<OptimisationSett
     OptimisationSetting::new(of, &[value]).ok()
 }
 
-/// A hint for the small files of a directory: if the metadata tier was calibrated and has room for them.
+/// A hint for the small files of a directory: if the metadata tier has room for them, `room_bytes`.
 fn small(
     directory: &str,
     files: &[Used<'_>],
     model: &CostModel,
-    cluster: &Cluster,
+    room_bytes: u64,
 ) -> Result<Option<HintProposal>, UnknownServer> {
     let extent_bytes =
         |used: &Used<'_>| used.requests.iter().map(|each| each.offset.saturating_add(each.size)).max().unwrap_or(0);
     let is_small = |used: &&Used<'_>| (1..=SMALL_BYTES).contains(&extent_bytes(used));
     let wanted: Vec<&Used<'_>> = files.iter().filter(is_small).collect();
-    let room_bytes = cluster.meta.as_ref().and_then(|meta| meta.capacity_bytes).unwrap_or(0);
     let needed_bytes = wanted.iter().map(|used| extent_bytes(used)).fold(0, u64::saturating_add);
     let Some(most_bytes) = wanted.iter().map(|used| extent_bytes(used)).max() else { return Ok(None) };
     let head_bytes = most_bytes.next_power_of_two().max(SMALL.parameters[0].least);
@@ -424,7 +424,7 @@ mod tests {
     use stripewise_layout::ServerId;
     use stripewise_model::{OpProfile, Profile, Tier};
 
-    fn cluster(meta_bytes: u64) -> Cluster {
+    fn cluster() -> Cluster {
         let slow = OpProfile { startup_min_s: 4e-3, startup_max_s: 12e-3, transfer_s_per_byte: 1.0 / 80e6, head: None };
         let quick = OpProfile { startup_min_s: 1e-5, startup_max_s: 2e-5, transfer_s_per_byte: 1.0 / 1e9, head: None };
         let profile = |of| Profile { read: of, write: of, network_s_per_byte: 0.0 };
@@ -437,7 +437,7 @@ mod tests {
             in_turn: false,
             at_once: 1,
         };
-        Cluster { tiers: vec![hdd], meta: Some(Tier::meta(profile(quick), meta_bytes)) }
+        Cluster { tiers: vec![hdd], meta: Some(Tier::meta(profile(quick), 0)) }
     }
 
     fn file(path: &str, requests: impl IntoIterator<Item = (Op, u64, u64, u32)>) -> FileRequests {
@@ -449,10 +449,10 @@ mod tests {
         FileRequests { id: 0, path: path.into(), requests }
     }
 
-    fn proposed(files: &[FileRequests], cluster: &Cluster) -> Vec<HintProposal> {
+    fn proposed(files: &[FileRequests], inode_room_bytes: u64) -> Vec<HintProposal> {
         let layout = Layout::striped((0..4).map(ServerId), 64 << 10).unwrap();
         let layouts = || files.iter().map(|_| &layout);
-        propose(files, layouts(), layouts(), cluster).unwrap()
+        propose(files, layouts(), layouts(), (&cluster(), inode_room_bytes)).unwrap()
     }
 
     fn sequential(bytes: u64, size: u64) -> impl Iterator<Item = (Op, u64, u64, u32)> {
@@ -462,7 +462,7 @@ mod tests {
     #[test]
     fn a_sequential_reader_of_small_requests_is_read_ahead_of() {
         let files = [file("runs/a.h5", sequential(64 << 20, 64 << 10)), file("runs/log", [(Op::Write, 0, 100, 0)])];
-        let found = proposed(&files, &cluster(0));
+        let found = proposed(&files, 0);
         assert_eq!(found.len(), 1);
         assert_eq!((&*found[0].directory, found[0].pattern.as_deref(), found[0].files), ("runs", Some("*.h5"), 1));
         assert_eq!(found[0].setting.of().name, "readahead");
@@ -479,7 +479,7 @@ mod tests {
             pieces().flat_map(|piece| [piece, (Op::Read, (1 << 30) + piece.1 * 7919 % (1 << 30), 65536, piece.3)]);
         let written = pieces().chain([(Op::Write, 0, 10, 0)]).chain(pieces());
         let files = [file("a/f", pieces()), file("b/f", mixed), file("c/f", written)];
-        let found = proposed(&files, &cluster(0));
+        let found = proposed(&files, 0);
         let what: Vec<_> = found.iter().map(|of| (&*of.directory, of.setting.of().name)).collect();
         assert_eq!(what, [("a", "readahead"), ("b", "readahead")]);
         let ratios: Vec<f64> = found.iter().map(|of| of.now_s / of.then_s).collect();
@@ -491,7 +491,7 @@ mod tests {
         let jumps = (0..500).map(|number| (Op::Read, number * 7919 % 1000 * 65536, 65536, 0));
         let writes = sequential(32 << 20, 64 << 10).flat_map(|read| [read, (Op::Write, 1 << 40, 10, 1)]);
         let files = [file("a/f", jumps), file("b/f", writes), file("c/f", sequential(1 << 30, 128 << 20))];
-        assert_eq!(proposed(&files, &cluster(1 << 30)), []);
+        assert_eq!(proposed(&files, 1 << 30), []);
     }
 
     /// Writes of 64 KiB, each of which takes 9 ms, after a pause.
@@ -511,7 +511,7 @@ mod tests {
     #[test]
     fn what_one_program_writes_in_small_pieces_is_gathered() {
         let files = [writers("out/a", written(64 << 20, 0, 0.0)), writers("out/b", written(64 << 20, 1, 1e-3))];
-        let found = proposed(&files, &cluster(0));
+        let found = proposed(&files, 0);
         assert_eq!((found.len(), found[0].setting.of().name, found[0].files), (1, "writebehind", 2));
         assert!(found[0].then_s < found[0].now_s / 5.0, "{found:?}");
     }
@@ -524,7 +524,7 @@ mod tests {
         let mut read: Vec<Request> = written(32 << 20, 0, 0.0);
         read.push(Request { op: Op::Read, ..read[100] });
         let files = [writers("a/f", shared), writers("b/f", slow), writers("c/f", read)];
-        assert_eq!(proposed(&files, &cluster(0)), []);
+        assert_eq!(proposed(&files, 0), []);
     }
 
     #[test]
@@ -532,10 +532,10 @@ mod tests {
         let files: Vec<FileRequests> = (0..20)
             .map(|number| file(&format!("s/{number}"), [(Op::Write, 0, 5000, 0), (Op::Read, 0, 5000, 0)]))
             .collect();
-        let found = proposed(&files, &cluster(1 << 20));
+        let found = proposed(&files, 1 << 20);
         assert_eq!((found.len(), found[0].setting.to_string(), found[0].files), (1, "small=8KiB".into(), 20));
         assert!(found[0].now_s > 100.0 * found[0].then_s);
-        assert_eq!((proposed(&files, &cluster(90_000)), proposed(&files[..7], &cluster(1 << 20))), (vec![], vec![]));
+        assert_eq!((proposed(&files, 90_000), proposed(&files[..7], 1 << 20)), (vec![], vec![]));
     }
 
     #[test]
@@ -543,7 +543,7 @@ mod tests {
         // Large pieces, which nothing is fetched ahead of: in all three times as much as there is.
         let epochs = |bytes: u64| (0..3).flat_map(move |_| sequential(bytes, 16 << 20));
         let data = |path: &str| file(path, epochs(64 << 20));
-        let found = proposed(&[data("set/a"), data("set/b")], &cluster(0));
+        let found = proposed(&[data("set/a"), data("set/b")], 0);
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(
             (found[0].setting.to_string(), found[0].files, &*found[0].directory),
@@ -551,9 +551,9 @@ mod tests {
         );
         assert!((found[0].now_s / found[0].then_s - 3.0).abs() < 1e-6, "{found:?}");
         let written = file("set/b", epochs(64 << 20).chain([(Op::Write, 0, 1, 1)]));
-        assert_eq!(proposed(&[data("set/a"), written], &cluster(0)), [], "no ending tells them apart");
-        assert_eq!(proposed(&[file("large", epochs(2 << 30))], &cluster(0)), []);
-        assert_eq!(proposed(&[file("once", sequential(64 << 20, 16 << 20))], &cluster(0)), []);
+        assert_eq!(proposed(&[data("set/a"), written], 0), [], "no ending tells them apart");
+        assert_eq!(proposed(&[file("large", epochs(2 << 30))], 0), []);
+        assert_eq!(proposed(&[file("once", sequential(64 << 20, 16 << 20))], 0), []);
     }
 
     #[test]
@@ -574,7 +574,7 @@ mod tests {
         let of_ending = |ending: &str, other: &str| {
             let mut files: Vec<_> = (0..9).map(|number| small(format!("{number}.{ending}"))).collect();
             files.push(large(other));
-            proposed(&files, &cluster(1 << 30)).into_iter().map(|found| found.pattern).collect::<Vec<_>>()
+            proposed(&files, 1 << 30).into_iter().map(|found| found.pattern).collect::<Vec<_>>()
         };
         let of = |other: &str| of_ending("jpg", other);
         assert_eq!(

@@ -108,7 +108,7 @@ impl<'a> Planning<'a> {
     /// A file has bytes on a server without a profile.
     pub fn hints(&self) -> Result<Vec<HintProposal>, WhatifError> {
         let present = || self.present.iter().map(|layout| &**layout);
-        let found = propose(&self.files, present(), present(), &self.target.holding);
+        let found = propose(&self.files, present(), present(), self.target.hinted());
         found.map_err(|unknown| WhatifError::Asked(unknown.to_string()))
     }
 
@@ -155,7 +155,7 @@ impl<'a> Planning<'a> {
         };
         let layouts = || planned.plan.files.iter().map(|file| &file.layout);
         let present = || self.present.iter().map(|layout| &**layout);
-        let hints = self.rooms.as_ref().map(|_| propose(&self.files, present(), layouts(), &self.target.holding));
+        let hints = self.rooms.as_ref().map(|_| propose(&self.files, present(), layouts(), self.target.hinted()));
         // Of a file on a server without a profile nothing is known: then nothing is proposed.
         let hints = hints.and_then(Result::ok).unwrap_or_default();
         Ok(Planned { target: self.target, by: planned, present: self.present, limited_by_space, hints })

@@ -2,6 +2,7 @@
 
 use crate::error::WhatifError;
 use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use stripewise_advise::{ClusterFile, FileRequests};
 use stripewise_layout::{LayoutFile, ServerId, ServerNames};
@@ -27,6 +28,8 @@ pub struct Target {
     pub holding: Cluster,
     /// By tier: what is emulated there; empty for a cluster.
     pub devices: Vec<TierDevice>,
+    /// Bytes that small files may have in their inodes; 0 where nothing is known of the metadata tier.
+    pub inode_room_bytes: u64,
     /// What operations on names cost on the metadata tier; `None` where that is not known: then they take no time.
     pub name_costs: Option<NameCosts>,
     /// Of a pool with emulated disks: bytes from the beginning of a file on a disk to that of the next.
@@ -60,7 +63,9 @@ impl Target {
                 at_once: 1,
             })
         });
-        let cluster = Cluster { tiers: tiers.collect::<Result<_, WhatifError>>()?, meta: Some(meta_of(pool)) };
+        let inode_room_bytes = inode_room_bytes(pool);
+        let meta = meta_of(pool, if shares_a_disk(pool) { 0 } else { inode_room_bytes });
+        let cluster = Cluster { tiers: tiers.collect::<Result<_, WhatifError>>()?, meta: Some(meta) };
         let all = cluster.tiers.iter().zip(&pool.tiers);
         let all = all.map(|(known, tier)| Tier { servers: tier.servers.clone(), ..known.clone() }).collect();
         Ok(Self {
@@ -70,6 +75,7 @@ impl Target {
             holding: Cluster { tiers: all, meta: cluster.meta.clone() },
             cluster,
             devices: pool.tiers.iter().map(|tier| tier.emulate.map_or_else(TierDevice::default, device_of)).collect(),
+            inode_room_bytes,
             name_costs: pool.meta.names,
             file_distance_bytes: pool.tiers.iter().find_map(|tier| Some(tier.emulate?.disk?.file_distance_bytes)),
             default_width_bytes: pool.default_width_bytes,
@@ -85,10 +91,16 @@ impl Target {
             cluster: file.cluster(),
             holding: file.cluster(),
             devices: Vec::new(),
+            inode_room_bytes: 0,
             name_costs: None,
             file_distance_bytes: None,
             default_width_bytes: file.default.width_bytes,
         }
+    }
+
+    /// What hints are priced with: all servers that may have bytes, and the room in inodes.
+    pub(crate) fn hinted(&self) -> (&Cluster, u64) {
+        (&self.holding, self.inode_room_bytes)
     }
 
     /// Seconds that the operations on names, those that look and those that change something, take on the metadata tier one after the
@@ -111,16 +123,28 @@ fn device_of(config: EmulateConfig) -> TierDevice {
     TierDevice { queue: disk.queue, startup }
 }
 
-/// The metadata tier of a pool. Plans put files there where its cost is known, and leave half of what the namespace has
-/// room for to names and to files that others make.
-fn meta_of(pool: &Pool) -> Tier {
-    let (profile, source) = pool.meta.profile;
+/// The metadata tier of a pool, on which plans may put `capacity_bytes` of files.
+fn meta_of(pool: &Pool, capacity_bytes: u64) -> Tier {
+    Tier { at_once: pool.meta.at_once, ..Tier::meta(pool.meta.profile.0, capacity_bytes) }
+}
+
+/// Bytes that files may have in their inodes where the cost of the metadata tier is known. Half of what the namespace has room for is left to
+/// names and to files that others make.
+fn inode_room_bytes(pool: &Pool) -> u64 {
     let spare_bytes = |room: Room| room.spare_bytes(pool.default_width_bytes) / 2;
-    let capacity_bytes = match source {
+    match pool.meta.profile.1 {
         ProfileSource::Preset => 0,
         _ => Room::at(&pool.namespace).map_or(0, spare_bytes),
-    };
-    Tier { at_once: pool.meta.at_once, ..Tier::meta(profile, capacity_bytes) }
+    }
+}
+
+/// Whether the namespace is on the disk of a server. What a plan puts on the metadata tier then stays on that disk: the model would count two
+/// disks where there is one. An emulated disk is one of its own.
+fn shares_a_disk(pool: &Pool) -> bool {
+    let device = |path: &Path| std::fs::metadata(path).map(|found| found.dev()).ok();
+    let Some(of_names) = device(&pool.namespace).filter(|_| pool.meta.server.emulate.is_none()) else { return false };
+    let real = pool.tiers.iter().filter(|tier| tier.emulate.is_none());
+    real.flat_map(|tier| pool.used(tier)).any(|server| device(&server.root) == Some(of_names))
 }
 
 /// Where the phases of a program that makes these requests meet, as the planner finds them: seconds in the trace.
@@ -141,4 +165,34 @@ pub(crate) fn cuts_s(
 pub(crate) fn nothing_below(root: &Path) -> WhatifError {
     let root = root.display();
     WhatifError::Asked(format!("the trace has no read or write of a file below {root}; name the directory with --root"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A pool of one server whose metadata tier was measured, with that text about the tier of the server and about the metadata tier.
+    fn pool(directory: &Path, of_server: &str, of_names: &str) -> Pool {
+        let file = directory.join("pool.toml");
+        let cost = "startup = [\"1ms\", \"2ms\"]\nbandwidth = \"1GB/s\"\n";
+        let meta = format!("[meta]\n{of_names}[meta.read]\n{cost}[meta.write]\n{cost}");
+        let tier =
+            format!("[[tier]]\nname = \"ssd\"\nservers = [\"s0\"]\n{of_server}[tier.read]\n{cost}[tier.write]\n{cost}");
+        std::fs::create_dir_all(directory.join("s0")).unwrap();
+        std::fs::create_dir_all(directory.join("names")).unwrap();
+        std::fs::write(&file, format!("name = \"p\"\nmount = \"mnt\"\nnamespace = \"names\"\n{meta}{tier}")).unwrap();
+        Pool::load(&file).unwrap()
+    }
+
+    #[test]
+    fn plans_put_bytes_on_the_metadata_tier_only_where_it_is_a_disk_of_its_own() {
+        let directory = tempfile::tempdir().unwrap();
+        let emulated = "emulate = \"ssd-sata\"\n";
+        for (of_server, of_names, is_one_disk) in [("", "", true), (emulated, "", false), ("", emulated, false)] {
+            let target = Target::of_pool(&pool(directory.path(), of_server, of_names), &HashMap::new()).unwrap();
+            let planned_bytes = target.cluster.meta.unwrap().capacity_bytes.unwrap();
+            assert_eq!(planned_bytes == 0, is_one_disk, "{of_server:?} {of_names:?}");
+            assert!(target.inode_room_bytes > 0);
+        }
+    }
 }

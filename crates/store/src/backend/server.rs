@@ -41,6 +41,8 @@ pub struct Server {
     pub emulate: Option<EmulateConfig>,
     /// Whether bytes are put on it.
     pub state: ServerState,
+    /// The server that was added in its place, where it leaves for that.
+    pub replaced_by: Option<ServerId>,
     /// What a seek takes on it, if that was measured.
     pub seeks: Option<SeekMap>,
 }

@@ -233,6 +233,7 @@ struct RawServer {
     path: String,
     id: Option<u16>,
     state: Option<String>,
+    replaced_by: Option<u16>,
     seeks: Option<Vec<(String, String)>>,
 }
 
@@ -240,10 +241,10 @@ impl RawServer {
     /// A server of the list of a tier: its place alone, or a table.
     fn of(raw: &Spanned<toml::Value>) -> Result<Self, Wrong> {
         if let Some(path) = raw.get_ref().as_str() {
-            return Ok(Self { path: path.to_owned(), id: None, state: None, seeks: None });
+            return Ok(Self { path: path.to_owned(), id: None, state: None, replaced_by: None, seeks: None });
         }
         raw.get_ref().clone().try_into().map_err(|error: toml::de::Error| {
-            let remedy = "write its directory, or {path, id, state, seeks}";
+            let remedy = "write its directory, or {path, id, state, replaced_by, seeks}";
             (raw.span(), format!("server: {}; {remedy}", error.message()))
         })
     }
@@ -260,6 +261,16 @@ impl RawServer {
         let points = points.iter().map(point).collect::<Result<Vec<_>, _>>()?;
         let remedy = "or leave seeks out until `stripewise pool calibrate` has measured them";
         SeekMap::new(points).map(Some).map_err(|message| wrong(format!("{message}, {remedy}")))
+    }
+
+    fn replaced_by(&self, state: ServerState, span: Span) -> Result<Option<ServerId>, Wrong> {
+        match self.replaced_by {
+            Some(_) if state == ServerState::Used => {
+                let remedy = "one that is used is not replaced; leave it out";
+                Err((span, format!("replaced_by of server {}: {remedy}", self.path)))
+            }
+            by => Ok(by.map(ServerId)),
+        }
     }
 
     fn state(&self, span: Span) -> Result<ServerState, Wrong> {
@@ -469,6 +480,7 @@ impl MetaTier {
             capacity_bytes: None,
             emulate,
             state: ServerState::Used,
+            replaced_by: None,
             seeks: None,
         };
         Ok(Self { server, profile, at_once, names })
@@ -631,6 +643,12 @@ impl Pool {
             self.tiers[server.tier].servers.push(server.id);
         }
         self.servers.sort_by_key(|server| server.id);
+        let unknown =
+            |server: &&Server| server.replaced_by.is_some_and(|by| by == server.id || by.index() >= self.servers.len());
+        if let Some(server) = self.servers.iter().find(unknown) {
+            let message = format!("replaced_by of {}: name the id of another server, or leave it out", server.name);
+            return Err((span, message));
+        }
         let in_order = |(index, server): (usize, &Server)| server.id.index() == index;
         if !self.servers.iter().enumerate().all(in_order) {
             let message = format!(
@@ -674,6 +692,7 @@ impl Pool {
         for (position, server) in raw.servers.get_ref().iter().enumerate() {
             let entry = RawServer::of(server)?;
             let (state, seeks) = (entry.state(server.span())?, entry.seeks(server.span())?);
+            let replaced_by = entry.replaced_by(state, server.span())?;
             let root = absolute(base, &entry.path);
             let twice = self.servers.iter().find(|other| other.root == root && other.state != ServerState::Removed);
             if let Some(other) = twice.filter(|_| state != ServerState::Removed) {
@@ -694,7 +713,19 @@ impl Pool {
             let name = format!("{name}.{position}");
             let is_gone = state == ServerState::Removed;
             let (kind, emulate) = if is_gone { (REMOVED_KIND, None) } else { (kind, emulate) };
-            self.servers.push(Server { id, name, tier: index, kind, root, capacity_bytes, emulate, state, seeks });
+            let tier = index;
+            self.servers.push(Server {
+                id,
+                name,
+                tier,
+                kind,
+                root,
+                capacity_bytes,
+                emulate,
+                state,
+                replaced_by,
+                seeks,
+            });
         }
         if raw.servers.get_ref().is_empty() {
             return Err((raw.servers.span(), format!("tier '{name}' has no server; name at least one directory")));
@@ -863,8 +894,10 @@ impl Pool {
                 entry.insert("id", i64::from(id.0).into());
                 servers_of(document, tier)?.push(entry);
             }
-            if let Some((tier, place)) = in_place_of {
-                server_entry(document, tier, place)?.insert("state", "draining".into());
+            if let (Some((tier, place)), Some((_, _, id))) = (in_place_of, new.first()) {
+                let entry = server_entry(document, tier, place)?;
+                entry.insert("state", "draining".into());
+                entry.insert("replaced_by", i64::from(id.0).into());
             }
             Ok(())
         })
@@ -875,7 +908,7 @@ impl Pool {
         edit(path, |document| {
             let entry = server_entry(document, tier, place)?;
             match state {
-                ServerState::Used => drop(entry.remove("state")),
+                ServerState::Used => drop((entry.remove("state"), entry.remove("replaced_by"))),
                 ServerState::Draining => drop(entry.insert("state", "draining".into())),
                 ServerState::Removed => drop(entry.insert("state", "removed".into())),
             }

@@ -137,6 +137,7 @@ impl NewServers {
             capacity_bytes: of.capacity_bytes,
             emulate: of.emulate,
             state: ServerState::Used,
+            replaced_by: None,
             seeks: None,
         };
         check_place(pool, root)?;

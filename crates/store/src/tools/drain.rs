@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use stripewise_layout::{Layout, Region, ServerId};
+use stripewise_layout::{Layout, ServerId};
 
 /// How long a mount may go on making files by the pool file as it was: it looks again each second.
 const KNOWN_TO_ALL: Duration = Duration::from_millis(1250);
@@ -147,8 +147,8 @@ pub fn take_back(file: &Path, name: &str) -> Result<()> {
 /// old one, and then all files move there; the new server's name. With the same directory it goes on with what was stopped or killed.
 ///
 /// # Errors
-/// It cannot be done, and nothing was changed: too little room, `root` cannot be a server of the pool, or is one that has a part in the
-/// files already; another process changes layouts of the pool.
+/// It cannot be done, and nothing was changed: too little room, `root` cannot be a server of the pool, or is one that was not added for
+/// this; another process changes layouts of the pool.
 pub fn replace(
     file: &Path,
     name: &str,
@@ -186,36 +186,21 @@ pub fn replace(
     Ok((new_name, drain.run(watch)?))
 }
 
-/// Refuses a server that the pool has already, where it is not the one that an earlier [`replace`] has added: then the old one is drained,
-/// and what a file has on the new one has come from there.
-fn check_begun(store: &Arc<Store>, leaving: &Server, new: ServerId, root: &Path) -> Result<()> {
+/// Refuses a server that the pool has already, where it is not the one that an earlier [`replace`] has added: that has its own part of the
+/// files.
+fn check_begun(store: &Store, leaving: &Server, new: ServerId, root: &Path) -> Result<()> {
     let (root, name) = (root.display(), &leaving.name);
     if new == leaving.id {
         return Err(Error::Invalid(format!("{root} is the directory of {name} itself: name one on the new disk")));
     }
+    if leaving.replaced_by == Some(new) {
+        return Ok(());
+    }
     let known = store.pool().server_name(new);
-    let refused = |what: &str| {
-        Err(Error::Invalid(format!(
-            "{root} is {known} of the pool already{what}: name a directory on a new disk, or have the other servers take what {name} \
-             has with `stripewise pool drain`; nothing was changed"
-        )))
-    };
-    if leaving.state != ServerState::Draining {
-        return refused("");
-    }
-    for path in store.files_naming(leaving.id)?.paths {
-        let layout = store.existing(&path).ok().flatten().and_then(|inode| inode.layout().ok());
-        if layout.is_some_and(|layout| !is_begun(&layout, leaving.id, new)) {
-            return refused(&format!(", where {} has another part", path.display()));
-        }
-    }
-    Ok(())
-}
-
-/// Whether the regions of a layout that name `new` may have come from `old`, in steps and but for what could not be read: none has both.
-fn is_begun(layout: &Layout, old: ServerId, new: ServerId) -> bool {
-    let has = |region: &Region, server| region.stripes().iter().any(|stripe| stripe.server == server);
-    !layout.regions().iter().any(|region| has(region, old) && has(region, new))
+    Err(Error::Invalid(format!(
+        "{root} is {known} of the pool already: name a directory on a new disk, or have the other servers take what {name} has with \
+         `stripewise pool drain`; nothing was changed"
+    )))
 }
 
 /// Where a server stands in the pool file: its tier, and its number there.

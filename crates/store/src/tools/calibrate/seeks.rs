@@ -93,6 +93,7 @@ mod tests {
             capacity_bytes: None,
             emulate: Some(config),
             state: ServerState::Used,
+            replaced_by: None,
             seeks: None,
         };
         let mut buffer = AlignedBuffer::new(1 << 20);
