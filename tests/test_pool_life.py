@@ -183,6 +183,24 @@ def test_a_drain_that_is_interrupted_says_that_it_goes_on(pool):
     assert plan.startswith("would move 0 files")
 
 
+def test_each_step_of_a_replacement_has_a_turn_of_its_own(pool):
+    pool.python("import sys; open(f'{sys.argv[1]}/f', 'wb').write(bytes(range(256)) * 2000)")
+    disk = pool.base / "new"
+    disk.mkdir()
+    states = []
+
+    def turn(step):
+        # Each step may have to wait, and is called again; what was done before it stays done.
+        states.append({server.name: server.state for server in Pool.load(pool.file).servers})
+        return step()
+
+    new, done = pool_life.replace(Pool.load(pool.file), "hdd.1", disk, turn=turn)
+    assert [state.get(new) for state in states] == [None, "used"] and states[1]["hdd.1"] == "draining"
+    assert (done["moved_files"], done["staying"]) == (1, [])
+    assert "hdd.1" not in {server.name for server in Pool.load(pool.file).servers}
+    assert pool.run("wc", "-c", pool.mount / "f").stdout.split()[0] == str(256 * 2000)
+
+
 def test_a_drain_is_taken_back_and_no_known_server_replaces_another(pool):
     pool.python("import sys; open(f'{sys.argv[1]}/f', 'wb').write(bytes(range(256)) * 2000)")
     refused = pool.stripewise("pool", "drain", pool.file, "hdd.1", "--cancel", check=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from stripewise import _native, devices
 from stripewise._native import StripewiseError
@@ -15,7 +15,7 @@ from stripewise.api.pacing import Pace, Pacer, Progress
 from stripewise.pool import Pool
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from stripewise._native import Drained, Rebalanced, StayingFile
 
@@ -27,7 +27,9 @@ __all__ = [
     "Progress",
     "Rebalanced",
     "StayingFile",
+    "Turn",
     "add",
+    "at_once",
     "drain",
     "fill",
     "rebalance",
@@ -36,6 +38,21 @@ __all__ = [
     "take_back",
     "tier_for",
 ]
+
+
+T = TypeVar("T")
+
+
+class Turn(Protocol):
+    """Does a step that is refused while another process moves files of the pool: then nothing of it is done."""
+
+    def __call__(self, step: Callable[[], T], /) -> T:
+        """What the step has done."""
+
+
+def at_once(step: Callable[[], T], /) -> T:
+    """Does the step, or is refused."""
+    return step()
 
 
 def tier_for(pool: Pool, disk: Path) -> str:
@@ -222,12 +239,14 @@ def replace(
     wait: bool = False,
     pace: Pace = Pace(),
     progress: Progress | None = None,
+    turn: Turn = at_once,
 ) -> tuple[str, Drained]:
     """Puts a new server on `disk` in the place of another one: adds it, moves all files there and removes the old one.
 
     The new server's name, and what was done: the old one stays where files stay on it. The same call goes on with it.
-    Raises `StripewiseError` where not all that can move fits, or `disk` is a server that has its own part of the
-    files; then nothing was changed.
+    Each of these two steps is done by `turn`.
+    Raises `StripewiseError` where not all that can move fits, or `disk` is a server that was not added for this;
+    then nothing was changed.
     """
     tier = next((tier.name for tier in pool.tiers if server in [of.name for of in tier.servers]), None)
     paced = _paced(pool, pace, progress)
@@ -238,15 +257,23 @@ def replace(
             names = ", ".join(of.name for of in pool.servers)
             raise StripewiseError(f"{server} is none of the pool's servers; name one of {names}")
         # It was done before; a kill may have left the old one's directory.
-        with names_stay(pool):
-            return new, _native.pool_remove(str(pool.file), server, False, paced)
+        return new, turn(lambda: _removed(pool, server, paced))
     root = str(directory_on(pool, disk))
-    with names_stay(pool):
-        new, done = _native.pool_replace(str(pool.file), server, root, wait=wait, progress=paced)
+
+    def moved() -> tuple[str, Drained]:
+        with names_stay(pool):
+            return _native.pool_replace(str(pool.file), server, root, wait=wait, progress=paced)
+
+    new, done = turn(moved)
     if done["staying"]:
         return new, done
-    removed = _native.pool_remove(str(pool.file), server, False, paced)
+    removed = turn(lambda: _removed(pool, server, paced))
     return new, removed if removed["staying"] else done
+
+
+def _removed(pool: Pool, server: str, paced: Pacer) -> Drained:
+    with names_stay(pool):
+        return _native.pool_remove(str(pool.file), server, False, paced)
 
 
 def _comes_after(new: str, server: str) -> bool:

@@ -100,7 +100,7 @@ def in_turn(pool: Pool, work: Callable[[], T]) -> T:
         try:
             time.sleep(TURN_S)
         except KeyboardInterrupt:
-            console.fail("interrupted while it waited; nothing was changed", console.EXIT_INTERRUPTED)
+            console.fail("interrupted while it waited; the same command goes on", console.EXIT_INTERRUPTED)
 
 
 def end(

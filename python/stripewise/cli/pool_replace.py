@@ -1,5 +1,6 @@
 """`stripewise pool replace`."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -41,9 +42,8 @@ def pool_replace(
     keeps_names = apart.has_names_alone(pool, server)
     with draining.moving(f"replacing {server}") as progress:
         pace = draining.pace(rate, urgent)
-        new, done = draining.in_turn(
-            pool, lambda: pool_life.replace(pool, server, directory, wait=wait, pace=pace, progress=progress)
-        )
+        turn = partial(draining.in_turn, pool)
+        new, done = pool_life.replace(pool, server, directory, wait=wait, pace=pace, progress=progress, turn=turn)
     if keeps_names and not done["staying"]:
         draining.hint_at_names(pool)
     said = f"{new} is in the place of {server}" if not done["staying"] else f"{server} is not removed yet"
