@@ -117,8 +117,7 @@ fn draw_layout() -> Layout {
 fn try_to_move(inode: &Arc<Inode>, layout: &Layout) {
     match inode.move_watched(layout, NAME, thread_rng().gen_bool(0.5), &mut |_, _| rests()) {
         Ok(_) => {}
-        Err(Error::Move { source, .. }) if matches!(*source, Error::Busy { .. }) => {}
-        Err(Error::Busy { .. }) => {}
+        Err(error) if matches!(error.cause(), Error::Busy { .. }) => {}
         Err(error) => panic!("a move: {error}"),
     }
 }

@@ -273,7 +273,7 @@ fn a_move_gives_way_to_a_writer_that_comes() {
                 if asked < PATIENCE { Then::Rest } else { Then::Stop }
             })
             .unwrap_err();
-        assert!(matches!(&error, Error::Move { source, .. } if matches!(**source, Error::Busy { .. })), "{error}");
+        assert!(matches!(error.cause(), Error::Busy { .. }), "{error}");
     });
     bytes[1_000_000..1_070_000].copy_from_slice(&young);
     assert!(content(&inode) == bytes);

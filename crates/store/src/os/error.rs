@@ -439,6 +439,14 @@ impl Error {
         move |errno| Self::Io { action, path: path.into(), errno }
     }
 
+    /// Of the move of a file what that has failed with; any other error itself.
+    pub fn cause(&self) -> &Self {
+        match self {
+            Self::Move { source, .. } => source.cause(),
+            other => other,
+        }
+    }
+
     /// Whether a datafile is gone, and not only its server.
     pub(crate) fn is_missing(&self) -> bool {
         matches!(self, Self::MissingDatafile { .. })

@@ -73,8 +73,7 @@ pub struct StayingFile {
 impl StayingFile {
     /// One that `error` keeps; nothing is known of its bytes.
     pub(crate) fn of(path: String, error: &Error) -> Self {
-        let is_busy = matches!(error, Error::Busy { .. })
-            || matches!(error, Error::Move { source, .. } if matches!(**source, Error::Busy { .. }));
+        let is_busy = matches!(error.cause(), Error::Busy { .. });
         Self { path, why: error.to_string(), is_busy, stretches: Vec::new(), left_out: 0, bytes: 0 }
     }
 }
@@ -231,20 +230,12 @@ pub(crate) struct Drain {
 
 /// Whether the disk has not said if a file has moved.
 fn is_unsure(error: &Error) -> bool {
-    match error {
-        Error::Unsure { .. } => true,
-        Error::Move { source, .. } => is_unsure(source),
-        _ => false,
-    }
+    matches!(error.cause(), Error::Unsure { .. })
 }
 
 /// Whether the kernel has told of bytes that a disk did not take, which it tells once: the next try would find nothing.
 fn is_not_written_back(error: &Error) -> bool {
-    match error {
-        Error::NotWrittenBack { .. } => true,
-        Error::Move { source, .. } => is_not_written_back(source),
-        _ => false,
-    }
+    matches!(error.cause(), Error::NotWrittenBack { .. })
 }
 
 /// A file that no later pass tries to move.

@@ -78,24 +78,17 @@ pub(crate) fn steps(before: &Layout, after: &Layout, size_bytes: u64) -> u64 {
 
 /// Whether a file cannot have such a layout as its handle would be too large.
 fn is_too_large(error: &Error) -> bool {
-    match error {
-        Error::Handle(HandleError::TooLarge(_)) => true,
-        Error::Move { source, .. } => is_too_large(source),
-        _ => false,
-    }
+    matches!(error.cause(), Error::Handle(HandleError::TooLarge(_)))
 }
 
 /// Whether a server could not read what it has of the file, or has only a part of it.
 pub(crate) fn is_unreadable(error: &Error) -> bool {
     // What a disk with a bad place says, and a file system that knows it by its sums.
     const BAD: [Errno; 5] = [Errno::IO, Errno::NODATA, Errno::ILSEQ, Errno::UCLEAN, Errno::BADMSG];
-    match error {
-        Error::Move { source, .. } => is_unreadable(source),
-        Error::Original { source } => match &**source {
-            Error::Io { errno, .. } | Error::Server { errno, .. } => BAD.contains(errno),
-            Error::ShortDatafile { .. } => true,
-            _ => false,
-        },
+    let Error::Original { source } = error.cause() else { return false };
+    match &**source {
+        Error::Io { errno, .. } | Error::Server { errno, .. } => BAD.contains(errno),
+        Error::ShortDatafile { .. } => true,
         _ => false,
     }
 }
