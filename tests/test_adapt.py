@@ -688,7 +688,12 @@ def test_bad_options_and_pools_without_heat_are_named(pool):
 
 @pytest.mark.parametrize(
     ("number", "remedy"),
-    [(errno.EROFS, "writable"), (errno.ENOSPC, "free space"), (errno.EACCES, "run this as its owner")],
+    [
+        (errno.EROFS, "writable"),
+        (errno.ENOSPC, "free space"),
+        (errno.ENOENT, "mount the disk of the pool's namespace"),
+        (errno.EACCES, "run this as its owner"),
+    ],
 )
 def test_what_keeps_a_pool_from_being_adapted_is_told_with_its_remedy(pool, monkeypatch, number, remedy):
     def refused(*_):

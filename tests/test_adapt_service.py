@@ -403,6 +403,30 @@ def test_a_server_that_is_mounted_late_is_waited_for_and_nothing_moves_because_o
     assert decision["verdict"] == "moved" and "away" not in decision, "it decides as soon as it is there"
 
 
+def test_a_server_that_goes_with_the_namespace_is_waited_for_without_a_decision_after_the_other(hot, monkeypatch):
+    """Both are on one disk where `pool init` makes them."""
+    pool = Pool.load(hot[1])
+    ssd = next(server.path for server in pool.servers if server.name == "ssd.0")
+    slept, gone = [], [(ssd, ssd.with_name("away")), (pool.namespace, pool.namespace.with_name("names away"))]
+
+    def sleep(seconds):
+        slept.append(seconds)
+        for here, there in gone:
+            there.rename(here)
+
+    service = adapt_service.run(pool.file, Wanted(promote_s=0.0, period_s=0.0))
+    with adapting.alone(pool):
+        assert next(service)["verdict"] != "failed"
+        for here, there in gone:
+            here.rename(there)
+        monkeypatch.setattr(adapt_service.time, "sleep", sleep)
+        held = next(service)
+        assert held["verdict"] == "failed" and held["why"].startswith("ssd.0 is not there: nothing moves until it is")
+        assert "cannot be written, so that the decision is not kept" in held["why"]
+        assert next(service)["verdict"] != "failed"
+    assert slept == [adapt_service.LOOK_S], "it decides when both are there again, and not before"
+
+
 def test_a_server_that_stays_away_keeps_the_rest_of_the_pool_for_a_time_only(hot):
     pool, now_s = Pool.load(hot[1]), [0.0]
     layout = _native.file_stat(str(pool.file), "f")["regions"]

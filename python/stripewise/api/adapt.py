@@ -57,7 +57,11 @@ if TYPE_CHECKING:
 STATE = measured.STATE
 LOCK = "adapt.lock"
 """In the pool's namespace: the process that adapts the pool has it locked."""
-REMEDIES = {errno.EROFS: "remount its file system writable", errno.ENOSPC: "free space there"}
+REMEDIES = {
+    errno.EROFS: "remount its file system writable",
+    errno.ENOSPC: "free space there",
+    errno.ENOENT: "mount the disk of the pool's namespace",
+}
 """Of a lock that cannot be made, where another user could not either."""
 PLANNED = "planned"
 """What a line of the moves is that says what a decision is about to move."""

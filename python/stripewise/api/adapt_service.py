@@ -98,7 +98,7 @@ def run(
         try:
             pool = Pool.load(pool.file)
             if names := away.waited_for(pool):
-                yield adapt.held_back(pool, _for(names), asked)
+                yield _held_back(pool, _for(names), asked)
                 away.wait(pool, names, goes_on)
                 continue
             if rounds is None:
@@ -131,6 +131,14 @@ def _for(names: dict[str, float]) -> str:
         f"{servers} {are} not there: nothing moves until {'it is' if len(names) == 1 else 'they are'}, or for "
         f"{seconds(max(names.values()))}; what is there is read and written as ever"
     )
+
+
+def _held_back(pool: Pool, why: str, asked: Sequence[str]) -> adapt.Decision:
+    """Keeps that nothing was decided; where the namespace has gone with a server, the decision has failed."""
+    try:
+        return adapt.held_back(pool, why, asked)
+    except (StripewiseError, OSError) as error:
+        return _failed(pool, StripewiseError(f"{why}; {error}"), asked)
 
 
 def _failed(pool: Pool, error: Exception, asked: Sequence[str] = ()) -> adapt.Decision:
