@@ -567,7 +567,11 @@ def test_what_the_life_of_a_pool_prints_as_json_is_one_document(pool):
     assert document("replace", "hdd.1", other)["new"] == "hdd.4"
     # That one is of another tier.
     wrong = pool.stripewise("pool", "replace", pool.file, "hdd.1", pool.servers()[3], check=False)
-    assert wrong.returncode == 1 and "hdd.1 is none of the pool's servers" in wrong.stderr
+    assert wrong.returncode == 1 and "hdd.1 is none of the pool's servers any more, hdd.4 (" in wrong.stderr
+    # A later one of its tier is not in its place, nor is any in that of one that was drained.
+    for gone, there in (("hdd.1", new), ("hdd.0", other)):
+        wrong = pool.stripewise("pool", "replace", pool.file, gone, there, check=False)
+        assert wrong.returncode == 1 and f"{gone} is none of the pool's servers" in wrong.stderr, wrong.stdout
     assert pool.stripewise("heat", ".", "--pool", pool.file, "--json", check=False).stdout == "", "it keeps no heat"
     assert len(document("show")["tiers"]) == 2
 

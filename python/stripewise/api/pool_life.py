@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from stripewise import _native, devices
 from stripewise._native import StripewiseError
-from stripewise.api import adapt, apart, pools, swaps
+from stripewise.api import adapt, apart, owned, pools, swaps
 from stripewise.api.namespace import names_stay
 from stripewise.api.pacing import Pace, Pacer, Progress
 from stripewise.pool import Pool
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from stripewise._native import Drained, Rebalanced, StayingFile
+    from stripewise.pool import Server
 
 __all__ = [
     "Added",
@@ -109,6 +111,10 @@ def _check_apart(pool: Pool, disk: Path, found: Path) -> None:
             )
     pools.check_on_a_disk(disk)
     apart.check(pool, disk)
+
+
+LONGEST_BYTES = 16 << 20
+"""Of a pool file."""
 
 
 @dataclass(frozen=True)
@@ -251,13 +257,13 @@ def replace(
     tier = next((tier.name for tier in pool.tiers if server in [of.name for of in tier.servers]), None)
     paced = _paced(pool, pace, progress)
     if tier is None:
-        place = disk.resolve() / f".{pool.name}"
-        new = next((of.name for of in pool.servers if of.state == "used" and of.path.resolve() == place), None)
-        if new is None or not _comes_after(new, server):
+        found = _in_place_of(pool, server)
+        if found is None or found.path.resolve() != disk.resolve() / f".{pool.name}":
             names = ", ".join(of.name for of in pool.servers)
-            raise StripewiseError(f"{server} is none of the pool's servers; name one of {names}")
+            by = "" if found is None else f" any more, {found.name} ({found.path}) is in its place"
+            raise StripewiseError(f"{server} is none of the pool's servers{by}; name one of {names}")
         # It was done before; a kill may have left the old one's directory.
-        return new, turn(lambda: _removed(pool, server, paced))
+        return found.name, turn(lambda: _removed(pool, server, paced))
     root = str(directory_on(pool, disk))
 
     def moved() -> tuple[str, Drained]:
@@ -276,10 +282,19 @@ def _removed(pool: Pool, server: str, paced: Pacer) -> Drained:
         return _native.pool_remove(str(pool.file), server, False, paced)
 
 
-def _comes_after(new: str, server: str) -> bool:
-    """Whether a server was added to the tier of another one after it: numbers are never given again."""
-    tiers, numbers = zip(*(name.rpartition(".")[::2] for name in (new, server)), strict=True)
-    return tiers[0] == tiers[1] and all(map(str.isdecimal, numbers)) and int(numbers[0]) > int(numbers[1])
+def _in_place_of(pool: Pool, server: str) -> Server | None:
+    """The server that `replace` has put in the place of one that is removed; `None` where it was not replaced.
+
+    A `Pool` has nothing of removed servers. The owner of its file may have changed that since it was read.
+    """
+    tier, _, number = server.rpartition(".")
+    try:
+        document = tomllib.loads(owned.read(pool.file.resolve(), LONGEST_BYTES).decode())
+        (servers,) = (of["servers"] for of in document["tier"] if of["name"] == tier)
+        by = servers[int(number)]["replaced_by"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+    return next((of for of in pool.servers if of.id == by and of.state == "used"), None)
 
 
 def rebalance(
