@@ -94,7 +94,7 @@ def test_the_command_installs_a_unit_that_runs_it_with_its_options(adapted, conf
     words = [word.strip('"') for word in command.split(" ")[1:]]
     words[words.index("9123")] = "0"  # Other tests may serve there.
     tried = pool.stripewise(*words, "--dry-run")
-    assert json.loads(tried.stdout)["why"] == "nothing was read or written of late"
+    assert json.loads(tried.stdout)["why"] == "nothing was read or written of late through a mount that keeps heat"
     before = unit.read_text()
     again = as_user("adapt", pool.file, "--install-unit")
     assert again.returncode == 1 and f"{unit} exists" in again.stderr

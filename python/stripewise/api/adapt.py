@@ -86,6 +86,8 @@ NO_TEXT = "\ufffd"
 OVER_TIERS = "swaps over tiers"
 """The layouts in which also parts change places whose rounds span tiers."""
 NONE_MOVES = "no file that would gain can move now"
+NO_HEAT = "nothing was read or written of late through a mount that keeps heat"
+"""Mounts that were there before the table [heat] keep none."""
 OTHERS_MOVE = "another command that moves files is under way"
 """How the error begins by which no file of the pool can move now."""
 
@@ -346,7 +348,7 @@ def _plan_and_move(
     if unnamed:
         decision["skipped"] = unnamed
     if not heat["files"]:
-        return _kept(decision, NONE_MOVES if unnamed else "nothing was read or written of late")
+        return _kept(decision, NONE_MOVES if unnamed else NO_HEAT)
     decision |= _read_ahead(pool, heat, dry_run=decision["dry_run"])
     with ending.scratch_directory() as scratch:
         log = scratch / "heat.csv"
