@@ -414,7 +414,8 @@ def test_a_server_that_goes_with_the_namespace_is_waited_for_without_a_decision_
         for here, there in gone:
             there.rename(here)
 
-    service = adapt_service.run(pool.file, Wanted(promote_s=0.0, period_s=0.0))
+    service = adapt_service.run(pool.file, Wanted(promote_s=0.0, period_s=20.0))
+    monkeypatch.setattr(between, "SHORT_S", 0.05)
     with adapting.alone(pool):
         assert next(service)["verdict"] != "failed"
         for here, there in gone:
@@ -488,6 +489,30 @@ def test_a_server_that_goes_between_two_decisions_is_waited_for(hot, promote_s, 
         held = next(service)
     assert held["away"] == ["hdd.1"] and held["why"].startswith("hdd.1 is not there: nothing moves until it is")
     assert moved_without == []
+
+
+@pytest.mark.parametrize("fault", ["the namespace is full", "the pool file has a mistake"])
+def test_a_decision_that_fails_while_a_server_is_away_is_made_again_with_the_next_period(hot, fault, monkeypatch):
+    """Looks between two decisions end where a server is away: it would fail again and again without a wait."""
+    pool, waited_s = Pool.load(hot[1]), []
+
+    def has_no_room(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(adapt_service, "_wait", lambda _, seconds, __: waited_s.append(seconds))
+    monkeypatch.setattr(between, "SHORT_S", 0.05)
+    service = adapt_service.run(pool.file, Wanted(promote_s=0.0, period_s=20.0))
+    with adapting.alone(pool):
+        assert "away" not in next(service)
+        hdd = next(server.path for server in pool.servers if server.name == "hdd.1")
+        hdd.rename(hdd.with_name("away"))
+        if fault == "the namespace is full":
+            monkeypatch.setattr(kept_lines.Kept, "append", has_no_room)
+        else:
+            pool.file.write_text("name =\n")
+        for before in range(3):
+            assert next(service)["verdict"] == "failed"
+            assert waited_s == [20.0] * before
 
 
 def test_a_pool_on_which_files_land_needs_no_calibration_without_heat(pool):

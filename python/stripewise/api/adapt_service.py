@@ -6,6 +6,7 @@ not there may be one whose file system is mounted late: nothing moves meanwhile,
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -74,9 +75,13 @@ class _Away:
         }
         return {name: left for name, left in left_s.items() if left > 0}
 
-    def wait(self, pool: Pool, names: dict[str, float], goes_on: Callable[[], bool]) -> None:
-        """Waits until one of them is there, or for as long as that says, or until a command asks for a decision."""
-        _wait(pool, max(names.values()), lambda: goes_on() and self.waited_for(pool).keys() >= names.keys())
+    def wait(self, pool: Pool, names: dict[str, float], longest_s: float, goes_on: Callable[[], bool]) -> None:
+        """Waits until one of them is there, or for as long as these say, or until a command asks for a decision."""
+        _wait(
+            pool,
+            min(longest_s, max(names.values())),
+            lambda: goes_on() and self.waited_for(pool).keys() >= names.keys(),
+        )
 
 
 def run(
@@ -95,19 +100,26 @@ def run(
     pool, away = Pool.load(file), _Away(clock)
     while goes_on():
         asked = asking.take(pool)
+        longest_s = math.inf
         try:
             pool = Pool.load(pool.file)
             if names := away.waited_for(pool):
-                yield _held_back(pool, _for(names), asked)
-                away.wait(pool, names, goes_on)
-                continue
-            if rounds is None:
-                rounds = Rounds(pool, wanted.promote_s, wanted.pace)
-            with moving() as progress:
-                decision = rounds.decide(pool, wanted.limits, planner=wanted.planner, progress=progress, asked=asked)
+                decision = adapt.held_back(pool, _for(names), asked)
+            else:
+                if rounds is None:
+                    rounds = Rounds(pool, wanted.promote_s, wanted.pace)
+                with moving() as progress:
+                    decision = rounds.decide(
+                        pool, wanted.limits, planner=wanted.planner, progress=progress, asked=asked
+                    )
         except Exception as error:
-            decision = _failed(pool, error, asked)
+            # Looks between two decisions would end at once while it waits for a server.
+            names, longest_s = away.waited_for(pool), wanted.period_s
+            decision = _failed(pool, StripewiseError(f"{_for(names)}; {error}") if names else error, asked)
         yield decision
+        if names:
+            away.wait(pool, names, longest_s, goes_on)
+            continue
         if rounds is None:
             _wait(pool, wanted.period_s, goes_on)
             continue
@@ -131,14 +143,6 @@ def _for(names: dict[str, float]) -> str:
         f"{servers} {are} not there: nothing moves until {'it is' if len(names) == 1 else 'they are'}, or for "
         f"{seconds(max(names.values()))}; what is there is read and written as ever"
     )
-
-
-def _held_back(pool: Pool, why: str, asked: Sequence[str]) -> adapt.Decision:
-    """Keeps that nothing was decided; where the namespace has gone with a server, the decision has failed."""
-    try:
-        return adapt.held_back(pool, why, asked)
-    except (StripewiseError, OSError) as error:
-        return _failed(pool, StripewiseError(f"{why}; {error}"), asked)
 
 
 def _failed(pool: Pool, error: Exception, asked: Sequence[str] = ()) -> adapt.Decision:
