@@ -691,6 +691,8 @@ def test_bad_options_and_pools_without_heat_are_named(pool):
     [
         (errno.EROFS, "writable"),
         (errno.ENOSPC, "free space"),
+        (errno.EDQUOT, "quota"),
+        (errno.EIO, "its disk fails"),
         (errno.ENOENT, "mount the disk of the pool's namespace"),
         (errno.EACCES, "run this as its owner"),
     ],

@@ -5,6 +5,9 @@ import io
 import os
 import re
 import shlex
+import signal
+import subprocess
+import sys
 from contextlib import nullcontext
 from types import SimpleNamespace
 
@@ -256,3 +259,12 @@ def test_bars_of_moves_show_bytes_that_are_copied(monkeypatch):
     with draining.moving("draining hdd.0") as progress:
         assert progress("f", 600, 2000)
     assert [(of["completed"], of["total"]) for of in shown] == [(300, 1000)] * 2
+
+
+def test_ctrl_c_while_a_command_is_loaded_leaves_no_traceback(tmp_path):
+    """A module that is loaded for it gets the signal, in the place of a person's Ctrl-C."""
+    (tmp_path / "typer.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nraise SystemExit(9)\n")
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, "-c", "from stripewise.cli import main; main()"]
+    done = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, "")

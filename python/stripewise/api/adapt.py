@@ -60,6 +60,8 @@ LOCK = "adapt.lock"
 REMEDIES = {
     errno.EROFS: "remount its file system writable",
     errno.ENOSPC: "free space there",
+    errno.EDQUOT: "free space there, or have its quota raised",
+    errno.EIO: "its disk fails: mount it anew, or restore it",
     errno.ENOENT: "mount the disk of the pool's namespace",
 }
 """Of a lock that cannot be made, where another user could not either."""
