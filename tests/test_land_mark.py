@@ -1,11 +1,14 @@
 """What adapting brings to the tier where files land fills it to its mark, and no further."""
 
+import math
+
 import pytest
 
 from conftest import READ_HOT, Stripewise, with_a_file_beside_an_ssd
 from stripewise import _native, layouts
 from stripewise.api import adapt as adapting
-from stripewise.api import forecasts, landing, promotion, tier_room
+from stripewise.api import filling, forecasts, landing, promotion, tier_room
+from stripewise.api.files import open_pool
 from stripewise.api.pacing import Pace
 from stripewise.pool import Pool
 
@@ -123,3 +126,39 @@ def test_what_leaves_without_heat_makes_room_for_what_comes(tmp_path):
     taken = _native.layout_parse(tier_room.within(pool, heat, swap, forecasts.of_layout(pool, swap)))["files"]
     places = {of["path"]: {region["offset"] // MIB: region["round"][0][:3] for region in of["regions"]} for of in taken}
     assert places == {"f": {0: "hdd"}, "g": {0: "ssd", 2: "hdd"}}
+
+
+def test_a_plan_goes_on_where_room_was_scarce_while_the_tier_was_relieved(hot, monkeypatch):
+    """It was told as scarce for the rest of the decision, so that nothing else moved."""
+    monkeypatch.setattr(filling, "LOOK_S", 0.0)
+    monkeypatch.setattr(filling, "LOOK_SHARE", math.inf)
+    file, asked = hot[1], []
+    file.write_text(file.read_text().replace('name = "ssd"\n', 'name = "ssd"\ncapacity = "16MiB"\n'))
+    pool = lands_on_the_ssd(file)
+    files = _native.PoolFiles(str(file))
+
+    def write(name, size_bytes):
+        with open_pool(file).open(name, "wb") as made:
+            made.write(bytes(size_bytes))
+
+    def progress(path, done, _total):
+        asked.append((path, done))
+        if len(asked) == 1:
+            write("passing", 1_000_000)
+        elif len(asked) == 2:
+            files.unlink("passing")
+        return True
+
+    write("landed", 14_500_000)
+    look, scarce = filling.Filling._look, []
+
+    def noted(of, *copying):
+        look(of, *copying)
+        scarce.append(of._hurries)
+
+    monkeypatch.setattr(filling.Filling, "_look", noted)
+    decision = adapting.reconsider(pool, adapting.Limits(87_600 * 3600), progress=progress)
+    assert any(scarce), "room was scarce for a moment"
+    assert decision["relief"][0]["moved_files"] == 1, decision
+    assert (decision["verdict"], decision.get("stopped")) == ("moved", None), decision
+    assert on_ssd(pool, 8 * MIB) > 0

@@ -555,7 +555,7 @@ def test_a_tier_that_stays_above_its_mark_keeps_no_other_from_moving(landing, mo
     assert above == (True, False, False, True, True, True, True, False, True)
     assert hurries == (False, False, False, False, False, True, True, False, False), "until it is below the mark"
     assert ended == (False, False, False, True, True, True, True, True, True), "it has filled since it was below"
-    assert scarce == (False, False, False, False, False, True, True, True, True), "room has become scarce since"
+    assert scarce == (False, False, False, False, False, True, True, False, False), "it has become scarce, and is"
 
 
 def test_the_copy_of_a_file_that_moves_does_not_fill_a_tier(landing, monkeypatch, looks_at_once):

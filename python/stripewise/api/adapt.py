@@ -326,6 +326,7 @@ def reconsider(
         decision |= _relieve(pool, limits, heat, dry_run=dry_run, pace=pace, watch=watch, filling=filling)
         decision |= _move_small_files(pool, limits, decision, pace=pace, watch=watch)
         if filling is not None:
+            filling.look_now()
             watch.ends[:] = [filling.why_scarce]
         found = _plan_and_move(pool, limits, decision, planner=planner, heat=heat, pace=pace, watch=watch)
     finally:

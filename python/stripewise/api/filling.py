@@ -78,12 +78,17 @@ class Filling:
         return self._why
 
     def why_scarce(self, copying_bytes: int = 0) -> str | None:
-        """Why any other move ends: room has become scarce since the first look, as by `hurries`.
+        """Why any other move ends: room has become scarce since the first look, as by `hurries`, and still is.
 
         One that ended at the mark would seldom move a file: what is hot fills the tier up to that.
         """
         self._look(copying_bytes)
-        return self._why_scarce
+        return self._why_scarce if self._hurries else None
+
+    def look_now(self) -> None:
+        """Looks, also where it is not time for that: what made room has ended."""
+        self._due_s = self._clock()
+        self._look()
 
     def _look(self, copying_bytes: int = 0) -> None:
         """Looks if it is time for that. A look that fails changes nothing: the move says so itself."""
