@@ -170,9 +170,17 @@ def test_what_is_told_of_a_move_is_checked_and_ends_with_the_one_that_tells(pool
     assert moving.now(loaded).path == "b"
     place = loaded.namespace / moving.STATE
     line = '{"path": "b", "done": 3, "total": 2, "took_s": 1}'
-    for wrong in ("", "x", "[]", line, line.replace('"b"', "1").replace("3", "1"), line.replace("1}", '"x"}')):
+    huge = "1" + "0" * 400
+    took_long = '{"path": "b", "done": 1, "total": 2, "took_s": %s}'
+    of_huge = (took_long, took_long.replace("2", "%s").replace('_s": %s', '_s": 1'))
+    cases = ("", "x", "[]", line, line.replace('"b"', "1").replace("3", "1"), line.replace("1}", '"x"}'))
+    for wrong in (*cases, *(text % huge for text in of_huge)):
         place.write_text(wrong)
         assert moving.now(loaded) is None
+    of_plan = '{"path": "b", "done": 1, "total": 2, "took_s": 1, "planned": [1, %s], "planned_s": %s}'
+    for planned, planned_s in ((huge, 1), (10, huge)):
+        place.write_text(of_plan % (planned, planned_s))
+        assert moving.now(loaded).all_left_s is None, "what no move can have is not believed"
     del teller
     place.write_text(json.dumps({"path": "b", "done": 1, "total": 2, "took_s": 1.0}))
     assert moving.now(loaded) is None, "who told has ended"

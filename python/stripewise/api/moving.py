@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import math
 import os
 import time
 import weakref
@@ -32,6 +31,8 @@ TELL_S = 0.2
 """Between two words of a move."""
 MOST_BYTES = 1 << 16
 """Of the line that is read: more than a path takes in it."""
+MOST = 1 << 64
+"""Of a number of bytes, or of seconds, that is believed: any user may have written the line, and no move has more."""
 
 
 @dataclass(frozen=True)
@@ -201,7 +202,7 @@ def _read(text: bytes) -> Move | None:
         return None
     match line:
         case {"path": str(path), "done": int(done), "total": int(total), "took_s": int(took_s) | float(took_s)} if (
-            0 <= done <= total and took_s >= 0
+            0 <= done <= total <= MOST and 0 <= took_s <= MOST
         ):
             planned_s = _seconds(line.get("planned_s"))
             return Move(path, done / 2, total / 2, took_s, _planned(line.get("planned")), planned_s)
@@ -209,12 +210,12 @@ def _read(text: bytes) -> Move | None:
 
 
 def _seconds(of: object) -> float:
-    return float(of) if isinstance(of, int | float) and 0 <= of < math.inf else 0.0
+    return float(of) if isinstance(of, int | float) and 0 <= of <= MOST else 0.0
 
 
 def _planned(of: object) -> tuple[int, int] | None:
     match of:
-        case [int(copied), int(planned)] if 0 <= copied <= planned:
+        case [int(copied), int(planned)] if 0 <= copied <= planned <= MOST:
             return copied, planned
     return None
 
