@@ -15,9 +15,9 @@ import pytest
 
 from conftest import BIN, PATIENCE_S
 from stripewise import StripewiseError, _native
-from stripewise.api import activity, pool_life, relief
+from stripewise.api import activity, adapt, pool_life, relief
 from stripewise.api.pacing import Pace, Pacer
-from stripewise.cli import console, draining
+from stripewise.cli import console, draining, pool_add, pool_drain
 from stripewise.pool import Pool
 
 WRITER = """
@@ -667,3 +667,35 @@ def test_a_namespace_that_goes_while_files_move_is_no_end_of_that(pool, what):
         assert "hdd.0" not in str(regions)
     look = 'cat "$0"/[1-4] | cmp - "$0.sum"'
     pool.stripewise("run", "--quiet", "--pool", pool.file, "--", "sh", "-c", look, pool.mount)
+
+
+@pytest.mark.parametrize(
+    ("command", "step", "before", "said"),
+    [
+        ("add", "fill", lambda *_: [], "what was done stays, and the same command goes on"),
+        ("drain", "drain", None, "nothing was changed"),
+    ],
+)
+def test_a_command_that_is_interrupted_as_it_waits_says_what_has_changed(
+    pool, monkeypatch, capsys, command, step, before, said
+):
+    """`pool add` said that nothing was changed when it had added a server, and waited to fill it."""
+
+    def refused(*_, **__):
+        raise StripewiseError("another moves")
+
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pool_life, step, refused)
+    if before is not None:
+        monkeypatch.setattr(pool_life, command, before)
+    monkeypatch.setattr(adapt, "moves_now", lambda *_: 1)
+    monkeypatch.setattr(draining.time, "sleep", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        if command == "add":
+            pool_add.pool_add(pool.file, [pool.servers()[0]])
+        else:
+            pool_drain.pool_drain(pool.file, "hdd.0")
+    assert ended.value.code == console.EXIT_INTERRUPTED
+    assert said in " ".join(capsys.readouterr().err.split())

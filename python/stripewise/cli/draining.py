@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 SHOWN_STRETCHES = 4
 """Ranges of bytes that are named of a file; --json has 4096, and how many it leaves out."""
 
+GOES_ON = "what was done stays, and the same command goes on"
+"""What `in_turn` says of a command that has several steps."""
 TURN_S = 0.05
 """Between two tries, while the process that adapts the pool is at work: it has the lock for one file, or one step."""
 T = TypeVar("T")
@@ -75,11 +77,11 @@ def moving(what: str, besides: str = "") -> Iterator[Progress]:
         raise
 
 
-def in_turn(pool: Pool, work: Callable[[], T]) -> T:
+def in_turn(pool: Pool, work: Callable[[], T], so_far: str = "nothing was changed") -> T:
     """Does what moves files of the pool; while the process that adapts it moves some, it waits for a turn.
 
     While another command moves files, it is refused. `work` is refused before it changes anything, or goes on when it
-    is called again.
+    is called again: then Ctrl-C tells what was done `so_far`.
     """
     from stripewise.api import adapt
 
@@ -100,7 +102,7 @@ def in_turn(pool: Pool, work: Callable[[], T]) -> T:
         try:
             time.sleep(TURN_S)
         except KeyboardInterrupt:
-            console.fail("interrupted while it waited; the same command goes on", console.EXIT_INTERRUPTED)
+            console.fail(f"interrupted while it waited; {so_far}", console.EXIT_INTERRUPTED)
 
 
 def end(

@@ -64,7 +64,9 @@ def pool_add(
         console.hint(f"`stripewise pool rebalance {pool_file}` gives it its share of the files that are there")
         return
     with draining.moving(f"filling {', '.join(names)}") as progress:
-        filled = draining.in_turn(pool, lambda: pool_life.fill(pool, names, pace=pace, progress=progress))
+        filled = draining.in_turn(
+            pool, lambda: pool_life.fill(pool, names, pace=pace, progress=progress), draining.GOES_ON
+        )
     if as_json:
         console.document({"servers": added, "decision": filled.decision, "evened": filled.evened})
         return

@@ -42,7 +42,7 @@ def pool_replace(
     keeps_names = apart.has_names_alone(pool, server)
     with draining.moving(f"replacing {server}") as progress:
         pace = draining.pace(rate, urgent)
-        turn = partial(draining.in_turn, pool)
+        turn = partial(draining.in_turn, pool, so_far=draining.GOES_ON)
         new, done = pool_life.replace(pool, server, directory, wait=wait, pace=pace, progress=progress, turn=turn)
     if keeps_names and not done["staying"]:
         draining.hint_at_names(pool)
