@@ -837,3 +837,16 @@ def test_a_line_that_a_kill_has_cut_is_left_out(pool):
     good = '{"time_s": 1.0, "verdict": "kept"}'
     adapting.state_file(loaded).write_text("\n".join([good, *wrong, '{"time_s": 2']))
     assert adapting.decisions(loaded) == [{"time_s": 1.0, "verdict": "kept"}]
+
+
+def test_a_file_that_is_removed_as_it_moves_counts_for_nothing(hot):
+    """The decision had its heat for moved, and its gain beside that of the others."""
+    pool = Pool.load(hot[1])
+
+    def progress(path, *_):
+        (pool.namespace / "tree" / path).unlink(missing_ok=True)
+        return True
+
+    decision = adapting.reconsider(pool, adapting.Limits(LONG_S), progress=progress)
+    assert (decision["verdict"], decision["why"]) == ("kept", adapting.NONE_MOVES), decision
+    assert decision["skipped"] == [{"path": "f", "why": "it was removed as it moved"}]

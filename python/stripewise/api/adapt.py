@@ -788,6 +788,8 @@ def _steps_done(
         one.write_text(of_step, encoding="utf-8")
         done = layouts.apply(one, pool.file, rules=False, gives_way=True, progress=progress)
         watch.close()
+        if not done:
+            raise StripewiseError("it was removed as it moved")
         yield sum(applied["copied_bytes"] for applied in done)
 
 
