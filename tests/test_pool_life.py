@@ -682,7 +682,7 @@ def test_a_command_that_is_interrupted_as_it_waits_says_what_has_changed(
     """`pool add` said that nothing was changed when it had added a server, and waited to fill it."""
 
     def refused(*_, **__):
-        raise StripewiseError("another moves")
+        raise StripewiseError(f"{adapt.OTHERS_MOVE} in pool")
 
     def interrupted(_):
         raise KeyboardInterrupt
@@ -699,3 +699,26 @@ def test_a_command_that_is_interrupted_as_it_waits_says_what_has_changed(
             pool_drain.pool_drain(pool.file, "hdd.0")
     assert ended.value.code == console.EXIT_INTERRUPTED
     assert said in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_wait_for_a_turn_goes_on_where_the_lock_was_given_back_before_its_holder_was_asked_for(monkeypatch):
+    """After some seconds beside a busy service the command ended with "process unknown, for 0 s now"."""
+    known, unknown = (f"{adapt.OTHERS_MOVE} in pool 'test': process {of}, for 0 s now" for of in (7, "unknown"))
+    refusals = [known, unknown, known, unknown, unknown, known]
+
+    def work():
+        if refusals:
+            raise StripewiseError(refusals.pop(0))
+        return "done"
+
+    monkeypatch.setattr(draining, "TURN_S", 0.0)
+    monkeypatch.setattr(adapt, "moves_now", lambda _, error: 7 if "process 7" in str(error) else None)
+    assert draining.in_turn(None, work) == "done"
+    refusals += [unknown] * draining.TRIES
+    with pytest.raises(StripewiseError, match="process unknown"):
+        draining.in_turn(None, work)
+    assert not refusals, "another command is not waited for"
+    refusals += ["no such server", known]
+    with pytest.raises(StripewiseError, match="no such server"):
+        draining.in_turn(None, work)
+    assert refusals == [known]

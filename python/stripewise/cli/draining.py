@@ -29,6 +29,8 @@ GOES_ON = "what was done stays, and the same command goes on"
 """What `in_turn` says of a command that has several steps."""
 TURN_S = 0.05
 """Between two tries, while the process that adapts the pool is at work: it has the lock for one file, or one step."""
+TRIES = 4
+"""In a row that are refused, of which none tells that it is that process: then it is another command."""
 T = TypeVar("T")
 
 Rate = Annotated[str | None, typer.Option("--rate", metavar="SIZE", help="Most bytes copied in a second, as 50MB.")]
@@ -85,20 +87,22 @@ def in_turn(pool: Pool, work: Callable[[], T], so_far: str = "nothing was change
     """
     from stripewise.api import adapt
 
-    said = False
+    said, tries = False, TRIES
     while True:
         try:
             return work()
         except StripewiseError as error:
             process = adapt.moves_now(pool, error)
-            if process is None:
+            tries = TRIES if process is not None else tries - 1
+            # Which process it was is asked after the refusal: it may have given the lock back by then.
+            if not str(error).startswith(adapt.OTHERS_MOVE) or tries == 0:
                 raise
-            if not said:
+            if process is not None and not said:
                 console.say(
                     f"process {process}, which adapts the pool, moves files now: this waits until what it is at is "
                     f"done; Ctrl-C ends the wait"
                 )
-            said = True
+                said = True
         try:
             time.sleep(TURN_S)
         except KeyboardInterrupt:
