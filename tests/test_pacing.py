@@ -2,6 +2,7 @@
 
 import pytest
 
+from stripewise.api import adapt as adapting
 from stripewise.api import pacing
 from stripewise.api.pacing import Pace, Pacer
 from stripewise.pool import Pool
@@ -149,3 +150,22 @@ def test_a_look_before_a_move_tells_whether_others_are_busy(share, is_busy):
     began_s = machine.now_s
     assert machine.pacer.finds_others_busy(machine.passes) is is_busy
     assert machine.now_s == pytest.approx(began_s + pacing.REST_S)
+
+
+def test_what_adapts_a_pool_gives_a_turn_now_and_then_between_two_steps(hot, monkeypatch):
+    """The lock was free for milliseconds between two steps: a command waited for as many as forty of them."""
+    pool, now_s, waits, turns = Pool.load(hot[1]), [0.0], [], []
+    monkeypatch.setattr(pacing, "_turns", {})
+
+    def wait(pause_s):
+        waits.append(now_s[0])
+        now_s[0] += pause_s
+
+    for _ in range(12):
+        pacing.give_turn(pool, lambda: now_s[0], wait)
+        now_s[0] += pacing.TURNS_S / 4
+    first, second = waits
+    assert first >= pacing.TURNS_S and second - first >= pacing.TURNS_S
+    monkeypatch.setattr(adapting, "give_turn", turns.append)
+    assert adapting.reconsider(pool, adapting.Limits(87_600 * 3600))["verdict"] == "moved"
+    assert turns == [pool], "its one step"

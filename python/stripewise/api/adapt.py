@@ -47,7 +47,7 @@ from stripewise.api import trace as traces
 from stripewise.api.filling import Filling
 from stripewise.api.kept_lines import Kept
 from stripewise.api.least_moves import FILE
-from stripewise.api.pacing import Pace, Pacer, Progress
+from stripewise.api.pacing import Pace, Pacer, Progress, give_turn
 from stripewise.units import counted, seconds
 
 if TYPE_CHECKING:
@@ -786,6 +786,7 @@ def _steps_done(
     for number, text in enumerate(texts, 1):
         of_step = f'version = 1\npool = "{pool.name}"\n{text}' if number < len(texts) else layout
         one.write_text(of_step, encoding="utf-8")
+        give_turn(pool)
         done = layouts.apply(one, pool.file, rules=False, gives_way=True, progress=progress)
         watch.close()
         if not done:

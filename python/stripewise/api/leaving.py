@@ -17,6 +17,7 @@ from stripewise._native import StripewiseError
 from stripewise.api import owned
 from stripewise.api.moved import Watched
 from stripewise.api.moving import Whole
+from stripewise.api.pacing import give_turn
 from stripewise.api.parting import FOREVER, MOST_DATAFILES, STEP_BYTES
 
 if TYPE_CHECKING:
@@ -238,6 +239,7 @@ class Mover:
 
     def _relieve(self, leaving: list[Leaving]) -> bool:
         """Whether all of them have moved."""
+        give_turn(self._pool)
         done = _native.pool_relieve(str(self._pool.file), self._tier, leaving, self._progress)
         if self._watch is not None:
             self._watch.close()

@@ -13,7 +13,7 @@ from stripewise._native import StripewiseError
 from stripewise.api import activity, moving
 from stripewise.pool import Pool
 
-__all__ = ["Pace", "Pacer", "Progress", "Then"]
+__all__ = ["Pace", "Pacer", "Progress", "Then", "give_turn"]
 
 Then = bool | Literal["rest"]
 """Whether to go on; or to copy nothing for a moment, and ask again."""
@@ -28,6 +28,10 @@ LOOK_S = 0.5
 """A move of that long stops for a look at the servers."""
 REST_S = 0.05
 """Such a stop, in which all that the servers do is for others."""
+TURNS_S = 5.0
+"""As often what adapts a pool lets a command in that waits."""
+TURN_S = 0.15
+"""For that long no step begins then: a command that waits tries some times in it."""
 
 
 @dataclass
@@ -39,6 +43,20 @@ class Due:
 
 _dues: dict[Path, Due] = {}
 """By pool file, of all moves of this process."""
+_turns: dict[Path, float] = {}
+"""By pool file, when a command that waits was let in last."""
+
+
+def give_turn(
+    pool: Pool, clock: Callable[[], float] = time.monotonic, wait: Callable[[float], None] = time.sleep
+) -> None:
+    """Before a step of what adapts a pool, which has the lock for its time: now and then waits for a moment.
+
+    The lock is free for some milliseconds between two steps, which a command that waits for it seldom meets.
+    """
+    if clock() - _turns.setdefault(pool.file, clock()) >= TURNS_S:
+        wait(TURN_S)
+        _turns[pool.file] = clock()
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,8 @@ SHOWN_STRETCHES = 4
 GOES_ON = "what was done stays, and the same command goes on"
 """What `in_turn` says of a command that has several steps."""
 TURN_S = 0.05
-"""Between two tries, while the process that adapts the pool is at work: it has the lock for one file, or one step."""
+"""Between two tries, while the process that adapts the pool is at work: it has the lock for one file, or one step, and
+gives a turn between two of these (`pacing.give_turn`)."""
 TRIES = 4
 """In a row that are refused, of which none tells that it is that process: then it is another command."""
 T = TypeVar("T")
