@@ -343,6 +343,27 @@ fn a_disk_that_the_kernel_gives_up_in_the_middle_costs_no_byte() {
     }
 }
 
+/// Its marker cannot be read, which does not say that there is none.
+#[test]
+fn a_check_lists_what_needs_a_disk_that_gives_errors_and_is_still_mounted() {
+    let pool = pool_of_three();
+    let Some(disk) = LoopDisk::under(&pool, "s0", "xfs") else {
+        eprintln!("not tested: no xfs on a loop device here");
+        return;
+    };
+    disk.fail();
+    let usage = Pool::load(&pool.file()).unwrap().usage();
+    let error = usage[0].error.as_deref();
+    assert!(error.is_some_and(|why| why.starts_with("not there: its marker cannot be read")), "{error:?}");
+    for dry_run in [true, false] {
+        let found = findings(&pool, dry_run);
+        let kinds = |kind: &str| found.iter().filter(|of| of.path.is_none() && of.kind.name() == kind).count();
+        assert_eq!((kinds("missing-server"), kinds("server-marker")), (1, 0), "{found:?}");
+        let listed: HashSet<_> = found.iter().filter_map(|finding| finding.path.clone()).collect();
+        assert!(listed.len() == FILES, "each file has a stripe there: {listed:?}");
+    }
+}
+
 /// A disk that keeps something else than was written: the kernel still has what was written, and the move asks the disk.
 #[test]
 fn a_move_is_checked_against_the_disk_and_not_against_what_the_kernel_keeps() {

@@ -8,7 +8,7 @@ mod faulty;
 #[path = "../../mount/tests/common/loop_disk.rs"]
 mod loop_disk;
 
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use common::worker::{GOES_PAST_THE_MOUNT, Worker};
 use common::{TestPool, mount_program, succeeded};
@@ -126,7 +126,27 @@ fn a_sync_is_the_first_to_find_a_server_that_died_and_came_back() {
 /// The kernel tells each open file of what a disk did not take, and a file that is opened after one was told not any more: the mount, which
 /// opens a datafile for the sync, would not be told of what was written past it.
 #[test]
-fn a_sync_tells_of_what_the_disk_did_not_take_though_others_were_told_before() {
+fn a_sync_tells_of_what_the_disk_did_not_take_though_others_were_told_before_or_meanwhile() {
+    for is_late in [false, true] {
+        a_sync_tells_of_what_the_disk_did_not_take_though_others_were_told(is_late);
+    }
+}
+
+/// Has each `fsync` of a process begin late: a tracer holds it where it enters the kernel.
+fn hold_syncs(process: &str) -> Child {
+    let hold = ["-f", "-o", "/dev/null", "-e", "trace=fsync", "-e", "inject=fsync:delay_enter=4s", "-p", process];
+    let tracer = Command::new("strace").args(hold).stderr(Stdio::null()).spawn().expect("strace is installed");
+    common::eventually("the process is traced", || status_of(process, "TracerPid") != "0");
+    tracer
+}
+
+fn status_of(process: &str, what: &str) -> String {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(what)?.strip_prefix(':')).expect("the kernel tells");
+    line.trim().to_owned()
+}
+
+fn a_sync_tells_of_what_the_disk_did_not_take_though_others_were_told(is_late: bool) {
     let pool = TestPool::new();
     let Some(disk) = LoopDisk::thin(&pool, "s1") else {
         eprintln!("not tested: no ext4 on a loop device here");
@@ -142,16 +162,34 @@ fn a_sync_tells_of_what_the_disk_did_not_take_though_others_were_told_before() {
     disk.fill();
     assert_eq!(worker.ask(&write(1)), "6291456");
     assert_eq!(worker.ask(GOES_PAST_THE_MOUNT), "True");
-    disk.write_back();
     let store = Store::of_file(&pool.path("pool.toml")).unwrap();
     let inode = store.existing("file".as_ref()).unwrap().unwrap();
-    let other = Layout::striped([ServerId(0)], 4096).unwrap();
-    let error = inode.move_to(&other, "file", &mut |_, _| true).unwrap_err();
-    assert!(
-        matches!(&error, Error::Move { source, .. } if matches!(**source, Error::NotWrittenBack { .. })),
-        "{error}"
-    );
-    assert_eq!(worker.ask(&format!("os.fsync({fd})")), format!("-{}", libc::EIO));
+    let tell_another = || {
+        disk.write_back();
+        let other = Layout::striped([ServerId(0)], 4096).unwrap();
+        let error = inode.move_to(&other, "file", &mut |_, _| true).unwrap_err();
+        assert!(matches!(error.cause(), Error::NotWrittenBack { .. }), "{error}");
+    };
+    let sync = format!("os.fsync({fd})");
+    let told = if is_late {
+        let process = worker.ask("os.getpid()");
+        let mut tracer = hold_syncs(&process);
+        let told = std::thread::scope(|scope| {
+            let told = scope.spawn(|| worker.ask(&sync));
+            common::eventually("the sync is held", || status_of(&process, "State").starts_with('t'));
+            tell_another();
+            assert!(!told.is_finished(), "the other was told before");
+            told.join().unwrap()
+        });
+        rustix::process::kill_process(rustix::process::Pid::from_child(&tracer), rustix::process::Signal::TERM)
+            .unwrap();
+        tracer.wait().unwrap();
+        told
+    } else {
+        tell_another();
+        worker.ask(&sync)
+    };
+    assert_eq!(told, format!("-{}", libc::EIO), "late: {is_late}");
     disk.relieve();
     assert_eq!(worker.ask(&write(1)), "6291456");
     assert_eq!(worker.ask(&format!("os.fsync({fd})")), "None");

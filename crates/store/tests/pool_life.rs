@@ -242,7 +242,10 @@ fn too_little_room_is_told_with_the_figure_before_anything_moves() {
     std::fs::write(&pool.pool.file, format!("{text}capacity = \"150KB\"\n")).unwrap();
     let before = std::fs::read_to_string(&pool.pool.file).unwrap();
     let error = refused(drain(&pool.pool.file, "disk.0", &DrainOptions::default(), &mut On));
-    assert!(error.contains("f2 does not fit") && error.contains("server disk.1, which has"), "{error}");
+    assert!(
+        error.contains("f2 does not fit: what leaves disk.0 needs") && error.contains("on disk.1, where"),
+        "{error}"
+    );
     assert_eq!(std::fs::read_to_string(&pool.pool.file).unwrap(), before);
     assert_eq!(servers_of(&now(&pool), "f1"), [0]);
 }
@@ -260,7 +263,10 @@ fn a_replacement_that_is_too_small_is_told_with_the_figure_and_not_added() {
     let root = pool.directory.path().join("new");
     let replaced = || replace(&pool.pool.file, "disk.0", &root, false, &mut On);
     let error = replaced().unwrap_err().to_string();
-    assert!(error.contains("f2 does not fit") && error.contains("server disk.2, which has"), "{error}");
+    assert!(
+        error.contains("f2 does not fit: what leaves disk.0 needs") && error.contains("on disk.2, where"),
+        "{error}"
+    );
     assert!(!root.exists());
     assert_eq!(std::fs::read_to_string(&pool.pool.file).unwrap(), limited("150KB"));
     std::fs::write(&pool.pool.file, limited("1MB")).unwrap();
@@ -1019,7 +1025,10 @@ fn a_full_server_of_the_tier_keeps_no_file_on_one_that_is_drained() {
     put(&pool.open(), "g", &layout(&[(0, &[(0, 4096)])]), &bytes[..50_000]);
     remove(&pool.pool.file, "disk.1", false, &mut On).unwrap();
     let error = refused(drain(&pool.pool.file, "disk.0", &DrainOptions::default(), &mut On));
-    assert!(error.contains("f does not fit") && error.contains("server disk.2, which has"), "{error}");
+    assert!(
+        error.contains("f does not fit: what leaves disk.0 needs") && error.contains("on disk.2, where"),
+        "{error}"
+    );
 }
 
 /// While another file is waited for, what cannot be read is not read again and again.
@@ -1061,4 +1070,40 @@ fn a_drain_that_waits_reads_what_it_cannot_read_once() {
     assert!(done.stopped && done.staying.iter().any(|file| file.path == "short"), "{done:?}");
     assert_eq!(watch.at_short[1..], [0; 4], "{:?}", watch.at_short);
     open.release_writer().unwrap();
+}
+
+/// A program writes a file anew each time that it is to move, and gives the new one its name: the drain does not end while one may have
+/// come to where it has looked, and lists what it never meets.
+#[test]
+fn a_file_that_is_another_each_time_that_it_is_its_turn_moves_or_is_listed() {
+    struct Renames<'a>(&'a TestPool, usize);
+    impl DrainWatch for Renames<'_> {
+        fn progress(&mut self, path: &str, _: u64, _: u64) -> Then {
+            if path == "f" && self.1 > 0 {
+                self.1 -= 1;
+                let new = self.0.pool.namespace.join(self.1.to_string());
+                std::fs::rename(new, self.0.pool.namespace.join("tree/f")).unwrap();
+            }
+            Then::On
+        }
+    }
+    // Of the passes the ninth begins when all mounts know that the server is drained: one in which nothing moves may be the last.
+    for times in [9, 50] {
+        let pool = TestPool::new(2);
+        put(&pool.open(), "f", &layout(&[(0, &[(0, 4096)])]), &pattern(100_000, 1));
+        // Where the drain does not look before they are renamed.
+        for number in 0..times {
+            put(&pool.open(), "new", &layout(&[(0, &[(0, 4096)])]), &pattern(100_000, 2));
+            let names = &pool.pool.namespace;
+            std::fs::rename(names.join("tree/new"), names.join(number.to_string())).unwrap();
+        }
+        let done = drain(&pool.pool.file, "disk.0", &DrainOptions::default(), &mut Renames(&pool, times)).unwrap();
+        let is_there = servers_of(&now(&pool), "f") == [0];
+        let listed: Vec<_> = done.staying.iter().map(|file| &*file.path).collect();
+        assert_eq!(
+            (done.is_done(), is_there, listed),
+            if times == 9 { (true, false, vec![]) } else { (false, true, vec!["f"]) }
+        );
+        assert!(bytes_of(&now(&pool), "f") == pattern(100_000, 2));
+    }
 }

@@ -223,8 +223,10 @@ impl Directory {
     fn open_marked(&self) -> Result<OwnedFd> {
         let fd = open_directory(&self.server.root).map_err(|errno| self.missing(errno.to_string()))?;
         let Some(uuid) = &self.pool_uuid else { return Ok(fd) };
-        let text = read_file_at(&fd, MARKER_FILE, 4096)
-            .map_err(|errno| self.missing(format!("no marker file {MARKER_FILE}: {errno}")))?;
+        let text = read_file_at(&fd, MARKER_FILE, 4096).map_err(|errno| {
+            let what = if errno == Errno::NOENT { "no marker file" } else { "cannot read the marker file" };
+            self.missing(format!("{what} {MARKER_FILE}: {errno}"))
+        })?;
         let own = marker_server(&self.server.name, self.server.id);
         check_marker(&text, uuid, &own).map_err(|reason| self.missing(reason))?;
         Ok(fd)

@@ -56,8 +56,8 @@ pub enum Error {
     },
     /// A file does not fit where a new layout puts it; nothing was begun.
     #[error(
-        "{file} does not fit: its new layout needs {} on server {server}, which has {} free; free space there, or add a \
-         server. A plan that is made now leaves out what is full. Nothing was moved",
+        "{file} does not fit: its new layout needs {} on server {server}, which will have {} free when it is its turn; free space \
+         there, or add a server. A plan that is made now leaves out what is full. Nothing was moved",
         about(*needed_bytes), about(*free_bytes)
     )]
     NoRoom {
@@ -68,6 +68,24 @@ pub enum Error {
         /// Bytes that have to be written to its disk before old ones go.
         needed_bytes: u64,
         /// Bytes that it will have free when it is this file's turn.
+        free_bytes: u64,
+    },
+    /// What a server has does not fit on those that are to take it; nothing was begun.
+    #[error(
+        "{file} does not fit: what leaves {server} needs {} on {targets}, where {} are free, {} too little; free space there, or add a \
+         server. Nothing was moved",
+        about(*needed_bytes), about(*free_bytes), about(needed_bytes.saturating_sub(*free_bytes))
+    )]
+    NoRoomForAll {
+        /// The first file for which nothing is left.
+        file: String,
+        /// Name of the server that they leave.
+        server: String,
+        /// Bytes that all files which can move have there.
+        needed_bytes: u64,
+        /// Names of those that are to take them.
+        targets: String,
+        /// Bytes that these have free together.
         free_bytes: u64,
     },
     /// The pool file is wrong.
@@ -463,7 +481,7 @@ impl Error {
             // Programs know what an I/O error is; ENOTCONN of a file they would not understand.
             Self::Server { errno, .. } if has_gone(*errno) => Errno::IO,
             Self::Io { errno, .. } | Self::Refused { errno, .. } | Self::Server { errno, .. } => *errno,
-            Self::Full { .. } | Self::NoRoom { .. } => Errno::NOSPC,
+            Self::Full { .. } | Self::NoRoom { .. } | Self::NoRoomForAll { .. } => Errno::NOSPC,
             Self::Pool { .. } | Self::Invalid(_) | Self::NotPlaced { .. } | Self::Hints { .. } => Errno::INVAL,
             Self::LayoutMemory { .. } => Errno::NOMEM,
             Self::Nameless { .. } => Errno::NOENT,

@@ -114,7 +114,17 @@ impl NewServers {
                 self.names.push(server.name.clone());
                 return Ok(());
             }
-            return Err(Error::Invalid(format!("{} is already the directory of {}", root.display(), server.name)));
+            let remedy = match server.state {
+                ServerState::Draining => {
+                    format!("which is drained: `stripewise pool drain --cancel` takes that back for {}", server.name)
+                }
+                _ => format!("of tier {}: name that tier", pool.tiers[server.tier].name),
+            };
+            return Err(Error::Invalid(format!(
+                "{} is already the directory of {}, {remedy}",
+                root.display(),
+                server.name
+            )));
         }
         if pool.servers.len() == MAX_SERVERS {
             return Err(Error::Invalid(format!(

@@ -32,6 +32,10 @@ const KNOWN_TO_ALL: Duration = Duration::from_millis(1250);
 /// What is to be done with a server that is to be removed.
 const DRAIN_FIRST: &str =
     "run `stripewise pool drain` first, or with `--lost` give up what it has if its disk has died";
+/// Servers that an error names.
+const NAMED: usize = 4;
+/// Passes in which nothing moved, as files had other names by then, before what is left is listed.
+const MOST_RESTLESS: u32 = 25;
 /// Between two tries to move files that were open for writing.
 const TRY_AGAIN: Duration = Duration::from_millis(200);
 
@@ -312,11 +316,7 @@ impl Drain {
     /// # Errors
     /// What can be moved does not fit; a rule cannot be changed.
     fn check(&self) -> Result<Drained> {
-        let (store, mut planned) = (&self.store, Drained::default());
-        let mut ahead = RoomAhead::new(store, self.limits());
-        if let Some((id, room)) = self.coming {
-            ahead = ahead.with_coming(id, room);
-        }
+        let (store, mut planned, mut ahead) = (&self.store, Drained::default(), self.room_ahead());
         let mut seen = HashSet::new();
         let found = store.files_naming(self.leaving)?;
         planned.staying = found.unreadable.into_iter().map(|(path, why)| self.unread(&path, why)).collect();
@@ -339,7 +339,7 @@ impl Drain {
                     planned.moved_files += 1;
                     planned.copied_bytes += moved_bytes;
                 }
-                Err(error @ Error::NoRoom { .. }) => return Err(error),
+                Err(error @ Error::NoRoom { .. }) => return Err(self.no_room(error, name)?),
                 // It was removed just now.
                 Err(_) if inode.is_nameless() => {}
                 Err(error) => planned.staying.push(self.stays(name, &inode, &error)),
@@ -353,6 +353,39 @@ impl Drain {
             }
         }
         Ok(planned)
+    }
+
+    /// Before the first move.
+    fn room_ahead(&self) -> RoomAhead<'_> {
+        let ahead = RoomAhead::new(&self.store, self.limits());
+        match self.coming {
+            Some((id, room)) => ahead.with_coming(id, room),
+            None => ahead,
+        }
+    }
+
+    /// Why not all files fit, of which `file` is the first, as `error` says: with what all need where all that is free is too little.
+    /// O(files of the pool).
+    fn no_room(&self, error: Error, file: String) -> Result<Error> {
+        let (mut seen, mut needed_bytes) = (HashSet::new(), 0_u64);
+        for path in self.store.files_naming(self.leaving)?.paths {
+            let Ok(Some(inode)) = self.store.existing(&path) else { continue };
+            if seen.insert(inode.key()) {
+                let held =
+                    inode.allocated().unwrap_or_default().into_iter().filter(|(server, _)| *server == self.leaving);
+                needed_bytes = held.fold(needed_bytes, |sum, (_, bytes)| sum.saturating_add(bytes));
+            }
+        }
+        let free_bytes = self.room_ahead().free_together(&self.targets);
+        if needed_bytes <= free_bytes {
+            return Ok(error);
+        }
+        let name = |id: &ServerId| self.store.pool().server_name(*id);
+        let mut targets = self.targets.iter().take(NAMED).map(name).collect::<Vec<_>>().join(", ");
+        if self.targets.len() > NAMED {
+            targets += &format!(" and {} more", self.targets.len() - NAMED);
+        }
+        Ok(Error::NoRoomForAll { file, server: name(&self.leaving), needed_bytes, targets, free_bytes })
     }
 
     /// Bytes that a file's move would copy.
@@ -373,6 +406,7 @@ impl Drain {
     /// Moves all files until none names the server.
     pub(crate) fn run(mut self, watch: &mut dyn DrainWatch) -> Result<Drained> {
         self.drained.rules = self.store.rules_without(self.leaving, &self.targets)?;
+        let mut restless = 0;
         loop {
             let since_begin = self.began.elapsed();
             let found = self.store.files_naming(self.leaving)?;
@@ -385,14 +419,14 @@ impl Drain {
             let unsure = unsure.filter(|(path, of)| is_there(path, of.key)).map(|(_, of)| of.file.clone());
             self.drained.staying = unread.chain(unsure).collect();
             let none_came = found.paths.is_empty() && since_begin >= KNOWN_TO_ALL;
-            let mut moved = 0;
+            let (mut moved, mut gone) = (0, 0);
             for path in found.paths {
                 match self.file(&path, watch)? {
                     Outcome::Moved => {
                         moved += 1;
                         self.drained.moved_files += 1;
                     }
-                    Outcome::Nothing => {}
+                    Outcome::Nothing => gone += 1,
                     Outcome::Stays(file) => self.drained.staying.push(file),
                     Outcome::Stopped => self.drained.stopped = true,
                 }
@@ -403,7 +437,12 @@ impl Drain {
             let has_busy = self.drained.staying.iter().any(|file| file.is_busy);
             // What stays for another reason than a writer stays in the next pass, too.
             let stuck = moved == 0 && since_begin >= KNOWN_TO_ALL && !(self.waits && has_busy);
-            if none_came || stuck {
+            // A file that was not where it was found may have come to another path.
+            restless = if gone == 0 { 0 } else { restless + 1 };
+            if none_came || stuck && (gone == 0 || restless > MOST_RESTLESS) {
+                if gone > 0 {
+                    self.list_renamed()?;
+                }
                 return Ok(self.drained);
             }
             if moved == 0 {
@@ -414,6 +453,18 @@ impl Drain {
                 std::thread::sleep(TRY_AGAIN);
             }
         }
+    }
+
+    /// Lists the files that no pass has met where they were found.
+    fn list_renamed(&mut self) -> Result<()> {
+        let listed: HashSet<String> = self.drained.staying.iter().map(|file| file.path.clone()).collect();
+        for path in self.store.files_naming(self.leaving)?.paths {
+            if !listed.contains(&*path.to_string_lossy()) {
+                let why = "its name changed each time that it was to be moved: run the same command again".into();
+                self.drained.staying.push(self.unread(&path, why));
+            }
+        }
+        Ok(())
     }
 
     fn unread(&self, path: &Path, why: String) -> StayingFile {

@@ -14,6 +14,7 @@ use crate::pool::store::Store;
 use crate::tools::walk::{WalkedFile, walk};
 use rustix::fd::BorrowedFd;
 use rustix::fs::{Access, AtFlags, Mode, OFlags, Stat};
+use rustix::io::Errno;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use stripewise_layout::ServerId;
@@ -46,7 +47,11 @@ fn look(server: &Server) -> std::result::Result<(u64, Room), String> {
         other => other.to_string(),
     })?;
     let directory = backend.own_directory().map_err(|errno| format!("not there: {errno}"))?;
-    backend.is_marked().map_err(|_| "not this pool's: no marker, is its disk mounted?")?;
+    match backend::site(server).marker() {
+        Ok(_) => {}
+        Err(Errno::NOENT | Errno::NOTDIR) => return Err("not this pool's: no marker, is its disk mounted?".into()),
+        Err(errno) => return Err(format!("not there: its marker cannot be read: {errno}")),
+    }
     let room = backend.room().map_err(|errno| errno.to_string())?;
     if room.is_read_only || rustix::fs::accessat(directory, c".", Access::WRITE_OK, AtFlags::empty()).is_err() {
         return Err("read-only".into());

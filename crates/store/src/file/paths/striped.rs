@@ -225,7 +225,7 @@ impl Striped {
 
     /// For a caller that has others sync the file: whether bytes written here may be lost, though a sync succeeds now, because their
     /// server died and came back, or because the kernel could not write them back and has told others. Told once, as the kernel tells of
-    /// that. Call it before the sync. One system call for each datafile that is open.
+    /// that. Before such a sync and after it, in which the kernel may tell others of more. One system call for each datafile that is open.
     pub(crate) fn take_lost(&self) -> bool {
         let mut any = false;
         for (slot, datafile) in self.slots.iter().zip(&self.datafiles.table) {

@@ -182,6 +182,12 @@ pub(super) fn server_marker(server: &Server) -> Option<Marker> {
     read_marker(&backend::site(server).marker().ok()?).ok()
 }
 
+/// Whether what stands at a server's place tells of its marker: that there is none, or what is in it. One on a disk that cannot be read may be
+/// whole.
+fn tells_of_marker(server: &Server) -> bool {
+    matches!(backend::site(server).marker(), Ok(_) | Err(Errno::NOENT | Errno::NOTDIR))
+}
+
 /// Puts a marker of the pool onto what stands at a server's place.
 pub(super) fn mark(server: &Server, of_pool: &Marker) -> Result<()> {
     let own = Marker { server: marker_server(&server.name, server.id), ..of_pool.clone() };
@@ -204,7 +210,8 @@ fn found(server: &Server, namespace: &Marker) -> ServerGround {
 fn mend_markers(tree: &OwnedFd, marker: &Marker, servers: &mut [ServerGround], early: &mut Early<'_>) -> Result<()> {
     let unmarked = |server: &ServerGround| {
         let there = unchecked(server.backend.server());
-        let is_unmarked = server.away.is_some() && server_marker(server.backend.server()).is_none();
+        let of = server.backend.server();
+        let is_unmarked = server.away.is_some() && tells_of_marker(of) && server_marker(of).is_none();
         (is_unmarked && there.connect().is_ok()).then_some(there)
     };
     let candidates = servers.iter().filter(|server| unmarked(server).is_some()).count();
@@ -212,7 +219,7 @@ fn mend_markers(tree: &OwnedFd, marker: &Marker, servers: &mut [ServerGround], e
     for ground in servers.iter_mut() {
         let Some(reason) = &ground.away else { continue };
         let server = ground.backend.server().clone();
-        let is_there = unchecked(&server).connect().is_ok();
+        let is_there = unchecked(&server).connect().is_ok() && tells_of_marker(&server);
         let kind = if is_there { DamageKind::ServerMarker } else { DamageKind::MissingServer };
         let finding = CheckFinding::new(
             kind,
@@ -225,8 +232,14 @@ fn mend_markers(tree: &OwnedFd, marker: &Marker, servers: &mut [ServerGround], e
             && has_datafiles_of(tree, &*there)?
         {
             let action = "wrote it anew: its datafiles are this pool's, and all other servers are there";
-            early.mend(CheckFinding { action: action.into(), ..finding }, || mark(&server, marker))?;
-            *ground = ServerGround { backend: there, away: None };
+            let mended = CheckFinding { action: action.into(), ..finding.clone() };
+            match early.mend(mended, || mark(&server, marker)) {
+                Ok(()) => *ground = ServerGround { backend: there, away: None },
+                // What needs the server is listed all the same.
+                Err(error) => {
+                    early.findings.push(CheckFinding { action: format!("{error}; {}", finding.action), ..finding });
+                }
+            }
         } else {
             early.findings.push(finding);
         }
