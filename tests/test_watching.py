@@ -67,6 +67,9 @@ def test_heat_and_the_last_decision_with_its_plans_are_shown(hot):
     assert f"considered: {fastest['planner']} " in shown
     assert f"and {len(decision['plans']) - 3} more" in shown
     assert "predicted" not in shown, "nothing has moved"
+    assert shown.rstrip().endswith("\nno process adapts the pool now")
+    with adapting.alone(pool):
+        assert "no process" not in top(hot)
 
 
 def test_a_plan_that_does_not_fit_says_so_and_comes_after_those_that_do():
@@ -76,7 +79,9 @@ def test_a_plan_that_does_not_fit_says_so_and_comes_after_those_that_do():
         {"planner": "fast", "predicted_s": 2.0, "excess_bytes": None},
     ]
     decision = {"time_s": time.time(), "verdict": "kept", "plans": plans}
-    shown = cli_adapted.shown(SimpleNamespace(decision=decision, move=None, gain=None, hottest=[]))[-1].plain
+    shown = cli_adapted.shown(SimpleNamespace(decision=decision, move=None, gain=None, hottest=[], is_adapted=True))[
+        -1
+    ].plain
     assert shown == "  considered: fast 2.00 s, slow 3.00 s, large 1.00 s (does not fit: 3.0 MiB too much)"
     assert adapted._plans(decision) == "fast 2.00 s, slow 3.00 s, large 1.00 s (does not fit)"
 

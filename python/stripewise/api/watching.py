@@ -36,6 +36,8 @@ class Seen:
     """The one that goes on now."""
     gain: Gain | None
     """Of the last move that is done."""
+    is_adapted: bool
+    """Whether a process adapts the pool now."""
 
 
 class Watch:
@@ -55,7 +57,8 @@ class Watch:
         self._look_at_heat()
         self._look_at_decisions()
         last = self._decisions[-1] if self._decisions else None
-        return Seen(self._hottest, last, moving.now(self.pool), measured.gain_of_last_move(self._decisions))
+        gain = measured.gain_of_last_move(self._decisions)
+        return Seen(self._hottest, last, moving.now(self.pool), gain, adapt.is_adapted(self.pool))
 
     def _look_at_heat(self) -> None:
         began_s = time.monotonic()

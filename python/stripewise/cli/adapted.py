@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from stripewise.api.moving import Move
     from stripewise.api.watching import Seen
 
+NOT_ADAPTED = "no process adapts the pool now"
+"""Below a decision: the one that made it has ended, as it was to, or was killed."""
 MOST_PLANS = 3
 """Of those that were considered: the fastest that fit, and then of the others."""
 
@@ -33,6 +35,7 @@ def shown(seen: Seen) -> list[RenderableType]:
         *(_decision(decision) if decision is not None else []),
         *(_move(move) if move is not None else []),
         *([_gain(gain)] if gain is not None else []),
+        *([NOT_ADAPTED] if decision is not None and not seen.is_adapted else []),
     ]
     return [*_hottest(seen.hottest), *(Text(plain(line)) for line in lines)]
 
