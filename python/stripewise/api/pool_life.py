@@ -165,11 +165,18 @@ class Filled:
     """What of the files without heat moved."""
 
 
-def fill(pool: Pool, servers: list[str], *, pace: Pace = Pace(), progress: Progress | None = None) -> Filled:
+def fill(
+    pool: Pool,
+    servers: list[str],
+    *,
+    pace: Pace = Pace(),
+    progress: Progress | None = None,
+    turn: Turn = at_once,
+) -> Filled:
     """Fills new servers as far as that gains, by files that are there.
 
     Files with heat move where the planners find that it pays, as `adapt` decides once. Of all others the servers get
-    their share, until they are as full as the mean of their tier. Stopped, the same call goes on with it.
+    their share, until they are as full as the mean of their tier, by `turn`. Stopped, the same call goes on with it.
     """
     pool = Pool.load(pool.file)
     heat = _native.pool_heat(str(pool.file), ".") if pool.keeps_heat and _is_calibrated(pool) else None
@@ -184,9 +191,12 @@ def fill(pool: Pool, servers: list[str], *, pace: Pace = Pace(), progress: Progr
         if heat is not None and hot:
             decision = adapt.reconsider(pool, adapt.Limits(), heat=heat, pace=pace, progress=progress)
     paced = _paced(pool, pace, progress)
-    with names_stay(pool):
-        evened = _native.pool_rebalance(str(pool.file), takers=servers, keep=hot, dry_run=False, progress=paced)
-    return Filled(decision, evened)
+
+    def evened() -> Rebalanced:
+        with names_stay(pool):
+            return _native.pool_rebalance(str(pool.file), takers=servers, keep=hot, dry_run=False, progress=paced)
+
+    return Filled(decision, turn(evened))
 
 
 def _paced(pool: Pool, pace: Pace, progress: Progress | None) -> Pacer:

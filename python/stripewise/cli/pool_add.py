@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -64,9 +65,8 @@ def pool_add(
         console.hint(f"`stripewise pool rebalance {pool_file}` gives it its share of the files that are there")
         return
     with draining.moving(f"filling {', '.join(names)}") as progress:
-        filled = draining.in_turn(
-            pool, lambda: pool_life.fill(pool, names, pace=pace, progress=progress), draining.GOES_ON
-        )
+        turn = partial(draining.in_turn, pool, so_far=draining.GOES_ON)
+        filled = pool_life.fill(pool, names, pace=pace, progress=progress, turn=turn)
     if as_json:
         console.document({"servers": added, "decision": filled.decision, "evened": filled.evened})
         return
