@@ -849,4 +849,4 @@ def test_a_file_that_is_removed_as_it_moves_counts_for_nothing(hot):
 
     decision = adapting.reconsider(pool, adapting.Limits(LONG_S), progress=progress)
     assert (decision["verdict"], decision["why"]) == ("kept", adapting.NONE_MOVES), decision
-    assert decision["skipped"] == [{"path": "f", "why": "it was removed as it moved"}]
+    assert decision["skipped"] == [{"path": "f", "why": moved.REMOVED}]

@@ -152,6 +152,21 @@ def test_a_copy_that_was_thrown_away_is_nothing_that_the_servers_have_served(poo
     assert adapt.reconsider(pool, adapt.Limits(), heat=heat_of({}) | {"files": []}, promoted=promoted)["promoted"]
 
 
+def test_a_file_that_is_removed_as_it_moves_is_not_promoted(pool, monkeypatch):
+    apply, looks = layouts.apply, Looks(pool)
+
+    def removes(*words, progress, **options):
+        def then(path, *counts):
+            (pool.namespace / "tree" / path).unlink(missing_ok=True)
+            return progress(path, *counts)
+
+        return apply(*words, progress=then, **options)
+
+    monkeypatch.setattr(promotion.layouts, "apply", removes)
+    assert looks.look({20: 400_000, 21: 400_000}) is None
+    assert not (pool.namespace / "tree/f").exists()
+
+
 def test_what_is_read_once_stays_and_so_does_what_does_not_pay(pool):
     looks = Looks(pool)
     for begin in range(0, 60, 10):

@@ -265,6 +265,8 @@ def test_ctrl_c_while_a_command_is_loaded_leaves_no_traceback(tmp_path):
     """A module that is loaded for it gets the signal, in the place of a person's Ctrl-C."""
     (tmp_path / "typer.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nraise SystemExit(9)\n")
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    command = [sys.executable, "-c", "from stripewise.cli import main; main()"]
+    # Where this runs in the background of a shell the signal may be ignored.
+    begin = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    command = [sys.executable, "-c", f"{begin}; from stripewise.cli import main; main()"]
     done = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (-signal.SIGINT, "")

@@ -184,10 +184,10 @@ fn known(
 /// `fsync` or `fdatasync`, which is the mount's to carry out: it has the same datafiles. Only this process knows which
 /// of its own writes went to a server that has died and come back since.
 pub(crate) fn sync(fd: c_int, call: impl Fn() -> c_int) -> c_int {
-    let was_lost = takes_lost(fd);
+    let was_lost = tells_of_loss(fd, PlacedFile::take_lost);
     let mut result = call();
     // A write that failed meanwhile may have been told to another process before the mount opened the datafile.
-    let is_lost = result == 0 && takes_lost(fd);
+    let is_lost = result == 0 && tells_of_loss(fd, PlacedFile::take_not_written_back);
     if is_lost {
         // The mount tells all who have the file open, once: this descriptor now.
         result = call();
@@ -199,14 +199,13 @@ pub(crate) fn sync(fd: c_int, call: impl Fn() -> c_int) -> c_int {
     result
 }
 
-/// Whether what was written past the mount may be lost, which the others are told then: once, as the kernel tells of that. One system call
-/// for each datafile that is open.
-fn takes_lost(fd: c_int) -> bool {
+/// Whether what was written past the mount may be lost, as `ask` takes it from the file's places. The others are told then.
+fn tells_of_loss(fd: c_int, ask: impl Fn(&PlacedFile) -> bool) -> bool {
     let entry = TABLE.get(fd);
     // A reader without write permission cannot tell the others.
     let pin = entry.slot().filter(|_| entry.can_write()).and_then(placed::pin_served_before);
     // Of all places that the file has had meanwhile, each of which has to be asked.
-    let is_lost = pin.is_some_and(|pin| pin.files().fold(false, |lost, file| file.take_lost() | lost));
+    let is_lost = pin.is_some_and(|pin| pin.files().fold(false, |lost, file| ask(file) | lost));
     if is_lost {
         placed::tell_lost(borrow(fd));
     }

@@ -123,6 +123,35 @@ fn a_sync_is_the_first_to_find_a_server_that_died_and_came_back() {
     drop(server);
 }
 
+/// What another thread writes while a sync returns is not made durable by that.
+#[test]
+fn what_is_written_while_a_sync_returns_is_told_when_its_server_dies() {
+    let (pool, server) = with_faulty();
+    let mut worker = Worker::start(&pool);
+    let fd = worker.ask("os.open('file', os.O_CREAT | os.O_RDWR)");
+    assert_eq!(worker.ask(&format!("os.pwrite({fd}, b'ab' * 6144, 0)")), "12288");
+    assert_eq!(worker.ask(GOES_PAST_THE_MOUNT), "True");
+    let process = worker.ask("os.getpid()");
+    let held = Held::at(&process, "exit");
+    let sync = format!(
+        "threading.Thread(target=lambda: (globals().update(at=threading.get_native_id()), os.fsync({fd}), globals().update(at=0))).start()"
+    );
+    assert_eq!(worker.ask(&sync), "None");
+    let mut thread = String::new();
+    common::eventually("the sync is held", || {
+        thread = worker.ask("globals().get('at')");
+        thread.parse::<u32>().is_ok() && is_held(&format!("{process}/task/{thread}"))
+    });
+    assert_eq!(worker.ask(&format!("os.pwrite({fd}, b'unsynced', 4096)")), "8");
+    drop(held);
+    common::eventually("the sync has ended", || worker.ask("at") == "0");
+    server.die();
+    let server = Faulty::mount(&pool.path("below"), &pool.path("s1"));
+    assert_eq!(worker.ask(&format!("os.fsync({fd})")), format!("-{}", libc::EIO));
+    drop(worker);
+    drop(server);
+}
+
 /// The kernel tells each open file of what a disk did not take, and a file that is opened after one was told not any more: the mount, which
 /// opens a datafile for the sync, would not be told of what was written past it.
 #[test]
@@ -132,12 +161,32 @@ fn a_sync_tells_of_what_the_disk_did_not_take_though_others_were_told_before_or_
     }
 }
 
-/// Has each `fsync` of a process begin late: a tracer holds it where it enters the kernel.
-fn hold_syncs(process: &str) -> Child {
-    let hold = ["-f", "-o", "/dev/null", "-e", "trace=fsync", "-e", "inject=fsync:delay_enter=4s", "-p", process];
-    let tracer = Command::new("strace").args(hold).stderr(Stdio::null()).spawn().expect("strace is installed");
-    common::eventually("the process is traced", || status_of(process, "TracerPid") != "0");
-    tracer
+/// A tracer that holds each `fsync` of a process, where it enters the kernel or leaves it, until this is dropped.
+struct Held(Child);
+
+impl Held {
+    fn at(process: &str, place: &str) -> Held {
+        let inject = format!("inject=fsync:delay_{place}=600s");
+        let hold = ["-f", "-o", "/dev/null", "-e", "trace=fsync", "-e", &inject, "-p", process];
+        let held = Held(Command::new("strace").args(hold).stderr(Stdio::null()).spawn().expect("strace is installed"));
+        common::eventually("the process is traced", || status_of(process, "TracerPid") != "0");
+        held
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let tracer = rustix::process::Pid::from_child(&self.0);
+        let _ = rustix::process::kill_process(tracer, rustix::process::Signal::TERM);
+        let _ = self.0.wait();
+    }
+}
+
+/// Whether a thread stands in `fsync`, and its tracer holds it there.
+fn is_held(thread: &str) -> bool {
+    // The kernel tells the number of a call that a thread waits in.
+    let call = std::fs::read_to_string(format!("/proc/{thread}/syscall")).unwrap_or_default();
+    status_of(thread, "State").starts_with('t') && call.starts_with(&format!("{} ", libc::SYS_fsync))
 }
 
 fn status_of(process: &str, what: &str) -> String {
@@ -173,18 +222,14 @@ fn a_sync_tells_of_what_the_disk_did_not_take_though_others_were_told(is_late: b
     let sync = format!("os.fsync({fd})");
     let told = if is_late {
         let process = worker.ask("os.getpid()");
-        let mut tracer = hold_syncs(&process);
-        let told = std::thread::scope(|scope| {
+        let held = Held::at(&process, "enter");
+        std::thread::scope(|scope| {
             let told = scope.spawn(|| worker.ask(&sync));
-            common::eventually("the sync is held", || status_of(&process, "State").starts_with('t'));
+            common::eventually("the sync is held", || is_held(&process));
             tell_another();
-            assert!(!told.is_finished(), "the other was told before");
+            drop(held);
             told.join().unwrap()
-        });
-        rustix::process::kill_process(rustix::process::Pid::from_child(&tracer), rustix::process::Signal::TERM)
-            .unwrap();
-        tracer.wait().unwrap();
-        told
+        })
     } else {
         tell_another();
         worker.ask(&sync)

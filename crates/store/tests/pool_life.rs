@@ -297,6 +297,9 @@ fn a_server_is_replaced_by_no_server_that_was_not_added_for_that() {
     let stopped = DrainOptions::default();
     assert!(drain(file, "disk.0", &stopped, &mut StopsAt(1)).unwrap().stopped);
     assert!(error("disk.0", 1).contains("is disk.1 of the pool already: name a directory on a new disk"));
+    assert!(error("disk.0", 0).contains("is the directory of disk.0 itself"));
+    let known = add_server(file, "disk", pool.root(0)).unwrap_err().to_string();
+    assert!(known.contains("of disk.0, which is drained: `stripewise pool drain --cancel`"), "{known}");
     // One that was begun and stopped goes on, also where the drain of a third server has put bytes of the same file on the new one.
     let root = pool.directory.path().join("new");
     let (name, done) = replace(file, "disk.0", &root, false, &mut StopsAt(1)).unwrap();

@@ -790,7 +790,7 @@ def _steps_done(
         done = layouts.apply(one, pool.file, rules=False, gives_way=True, progress=progress)
         watch.close()
         if not done:
-            raise StripewiseError("it was removed as it moved")
+            raise StripewiseError(moved.REMOVED)
         yield sum(applied["copied_bytes"] for applied in done)
 
 

@@ -104,7 +104,8 @@ def run(
         try:
             pool = Pool.load(pool.file)
             if names := away.waited_for(pool):
-                decision = adapt.held_back(pool, _for(names), asked)
+                why = f"{_for(names)}; what is there is read and written as ever"
+                decision = adapt.held_back(pool, why, asked)
             else:
                 if rounds is None:
                     rounds = Rounds(pool, wanted.promote_s, wanted.pace)
@@ -141,7 +142,7 @@ def _for(names: dict[str, float]) -> str:
     servers, are = " and ".join(names), "is" if len(names) == 1 else "are"
     return (
         f"{servers} {are} not there: nothing moves until {'it is' if len(names) == 1 else 'they are'}, or for "
-        f"{seconds(max(names.values()))}; what is there is read and written as ever"
+        f"{seconds(max(names.values()))}"
     )
 
 

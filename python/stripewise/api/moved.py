@@ -24,6 +24,7 @@ from stripewise.pool import Pool
 __all__ = [
     "ABOVE",
     "OVER",
+    "REMOVED",
     "Hours",
     "Watched",
     "copied_bytes",
@@ -35,6 +36,8 @@ __all__ = [
     "see_clock",
 ]
 
+REMOVED = "it was removed, or another file has its name, as it moved"
+"""Why a file has not moved."""
 FILE = "adapt-moves.jsonl"
 """In the pool's namespace."""
 RECORD_BYTES = 64 << 20

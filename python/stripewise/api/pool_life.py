@@ -298,6 +298,8 @@ def _in_place_of(pool: Pool, server: str) -> Server | None:
     A `Pool` has nothing of removed servers. The owner of its file may have changed that since it was read.
     """
     tier, _, number = server.rpartition(".")
+    if not number.isdecimal():
+        return None
     try:
         document = tomllib.loads(owned.read(pool.file.resolve(), LONGEST_BYTES).decode())
         (servers,) = (of["servers"] for of in document["tier"] if of["name"] == tier)

@@ -22,7 +22,7 @@ from stripewise import _native, layouts
 from stripewise._native import StripewiseError
 from stripewise.api import ending, forecasts, least_moves, moved, swaps, tier_room
 from stripewise.api.heat import came as heat_came
-from stripewise.api.pacing import Pace, Pacer, Progress
+from stripewise.api.pacing import Pace, Pacer, Progress, give_turn
 
 if TYPE_CHECKING:
     from stripewise._native import PoolHeat
@@ -348,6 +348,7 @@ class Promoter:
             one = scratch / "one.layout"
             for path, text in batch.movable.items():
                 one.write_text(text, encoding="utf-8")
+                give_turn(self.pool)
                 try:
                     done = layouts.apply(one, self.pool.file, rules=False, gives_way=True, progress=pacer)
                 except StripewiseError as error:
@@ -360,6 +361,9 @@ class Promoter:
                     break
                 finally:
                     watch.close()
+                if not done:
+                    skipped.append({"path": path, "why": moved.REMOVED})
+                    continue
                 copied += sum(applied["copied_bytes"] for applied in done)
                 files.append(path)
         self._moved_s = time.monotonic() - began_s

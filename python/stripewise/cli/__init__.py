@@ -11,9 +11,10 @@ _IS_COMMAND = (
 if _IS_COMMAND:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-from stripewise.cli.app import main  # noqa: E402
-
-if _IS_COMMAND:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+try:
+    from stripewise.cli.app import main
+finally:
+    if _IS_COMMAND:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 __all__ = ["main"]

@@ -46,7 +46,9 @@ def pool_settle(
             _be_alone(pool, stack)
         progress = stack.enter_context(draining.moving("settling"))
         done = draining.in_turn(
-            pool, lambda: relief.settle(pool, everything=hot, dry_run=dry_run, pace=pace, progress=progress)
+            pool,
+            lambda: relief.settle(pool, everything=hot, dry_run=dry_run, pace=pace, progress=progress),
+            draining.GOES_ON,
         )
     if as_json:
         console.document({"dry_run": dry_run, **done})

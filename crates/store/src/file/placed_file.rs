@@ -567,9 +567,14 @@ impl PlacedFile {
     }
 
     /// For a caller that has others sync the file: whether bytes written here may be lost, though a sync succeeds now, because their
-    /// server died and came back. Told once, as the kernel tells of what it could not write back. Call it before the sync.
+    /// server died and came back, or the kernel could not write them back. Told once, as the kernel tells of that. Call it before the sync.
     pub fn take_lost(&self) -> bool {
         self.striped().take_lost()
+    }
+
+    /// After such a sync: whether the kernel could not write back bytes that were written here. Told once.
+    pub fn take_not_written_back(&self) -> bool {
+        self.striped().take_not_written_back()
     }
 
     /// The descriptor of a sub-request's datafile, if it exists.

@@ -74,13 +74,16 @@ impl<'a> RoomAhead<'a> {
         Some(free_bytes.min(limit_bytes))
     }
 
-    /// What these servers can take together. Those on one file system share its room.
-    pub(crate) fn free_together(&self, servers: &[ServerId]) -> u64 {
+    /// What these servers can take together of what leaves another one. Those on one file system share its room; on that of the other one
+    /// each file gives back what the next one needs, so that their limits alone count.
+    pub(crate) fn free_together(&self, servers: &[ServerId], leaving: ServerId) -> u64 {
+        let own = self.room(leaving).map(|room| room.device).ok();
         let mut devices: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
         for &id in servers {
             let Some(room) = self.room(id).ok().filter(|room| !room.is_read_only) else { continue };
             let limit_bytes = self.limits.get(&id).copied().unwrap_or(u64::MAX);
-            let of_device = devices.entry(room.device).or_insert((room.available_bytes, 0));
+            let free_bytes = if Some(room.device) == own { u64::MAX } else { room.available_bytes };
+            let of_device = devices.entry(room.device).or_insert((free_bytes, 0));
             of_device.1 = of_device.1.saturating_add(limit_bytes);
         }
         devices.values().fold(0, |sum, &(free, limit)| sum.saturating_add(free.min(limit)))

@@ -643,12 +643,6 @@ impl Pool {
             self.tiers[server.tier].servers.push(server.id);
         }
         self.servers.sort_by_key(|server| server.id);
-        let unknown =
-            |server: &&Server| server.replaced_by.is_some_and(|by| by == server.id || by.index() >= self.servers.len());
-        if let Some(server) = self.servers.iter().find(unknown) {
-            let message = format!("replaced_by of {}: name the id of another server, or leave it out", server.name);
-            return Err((span, message));
-        }
         let in_order = |(index, server): (usize, &Server)| server.id.index() == index;
         if !self.servers.iter().enumerate().all(in_order) {
             let message = format!(
@@ -657,6 +651,12 @@ impl Pool {
                 unnamed.saturating_sub(1),
                 self.servers.len() - 1
             );
+            return Err((span, message));
+        }
+        let unknown =
+            |server: &&Server| server.replaced_by.is_some_and(|by| by == server.id || by.index() >= self.servers.len());
+        if let Some(server) = self.servers.iter().find(unknown) {
+            let message = format!("replaced_by of {}: name the id of another server, or leave it out", server.name);
             return Err((span, message));
         }
         Ok(())

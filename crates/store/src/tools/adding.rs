@@ -161,7 +161,7 @@ impl NewServers {
 }
 
 /// Whether two paths lead to one directory, also through links; of directories that are not there the same path.
-fn is_one_directory(one: &Path, other: &Path) -> bool {
+pub(crate) fn is_one_directory(one: &Path, other: &Path) -> bool {
     let identity = |path: &Path| rustix::fs::stat(path).map(|stat| (stat.st_dev, stat.st_ino));
     one == other || identity(one).is_ok_and(|one| identity(other) == Ok(one))
 }

@@ -18,7 +18,7 @@ use crate::os::error::{Error, Result};
 use crate::os::room::Room;
 use crate::pool::pool_file::Pool;
 use crate::pool::store::Store;
-use crate::tools::adding::NewServers;
+use crate::tools::adding::{NewServers, is_one_directory};
 use crate::tools::in_steps::{Unreadable, is_unreadable, move_in_steps, steps};
 use crate::tools::leaving::{names, stretches_on, targets};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -162,6 +162,9 @@ pub fn replace(
     let store = Store::of_file(file)?;
     let _alone = store.begin_apply()?;
     let leaving = store.pool().named(name)?.clone();
+    if let Some(known) = store.pool().there().find(|server| is_one_directory(&server.root, root)) {
+        check_begun(&store, &leaving, known.id, root)?;
+    }
     let tier = store.pool().tiers[leaving.tier].name.clone();
     let planned = NewServers::of(&store, &[(tier, root.to_owned())])?;
     let new_name = planned.names.concat();
@@ -180,7 +183,6 @@ pub fn replace(
         }
         None => {
             let new = store.pool().named(&new_name)?.id;
-            check_begun(&store, &leaving, new, root)?;
             (new, Drain::to_new(store.clone(), leaving.id, new, waits).check()?.copied_bytes)
         }
     };
@@ -370,13 +372,15 @@ impl Drain {
         let (mut seen, mut needed_bytes) = (HashSet::new(), 0_u64);
         for path in self.store.files_naming(self.leaving)?.paths {
             let Ok(Some(inode)) = self.store.existing(&path) else { continue };
-            if seen.insert(inode.key()) {
+            let is_readable =
+                || self.layout_after(&inode, &path, &self.targets).and_then(|to| inode.change_of_space(&to));
+            if seen.insert(inode.key()) && is_readable().is_ok_and(|change| change.unreadable.is_none()) {
                 let held =
                     inode.allocated().unwrap_or_default().into_iter().filter(|(server, _)| *server == self.leaving);
                 needed_bytes = held.fold(needed_bytes, |sum, (_, bytes)| sum.saturating_add(bytes));
             }
         }
-        let free_bytes = self.room_ahead().free_together(&self.targets);
+        let free_bytes = self.room_ahead().free_together(&self.targets, self.leaving);
         if needed_bytes <= free_bytes {
             return Ok(error);
         }
@@ -438,7 +442,7 @@ impl Drain {
             // What stays for another reason than a writer stays in the next pass, too.
             let stuck = moved == 0 && since_begin >= KNOWN_TO_ALL && !(self.waits && has_busy);
             // A file that was not where it was found may have come to another path.
-            restless = if gone == 0 { 0 } else { restless + 1 };
+            restless = if gone == 0 || moved > 0 { 0 } else { restless + 1 };
             if none_came || stuck && (gone == 0 || restless > MOST_RESTLESS) {
                 if gone > 0 {
                     self.list_renamed()?;
@@ -460,7 +464,8 @@ impl Drain {
         let listed: HashSet<String> = self.drained.staying.iter().map(|file| file.path.clone()).collect();
         for path in self.store.files_naming(self.leaving)?.paths {
             if !listed.contains(&*path.to_string_lossy()) {
-                let why = "its name changed each time that it was to be moved: run the same command again".into();
+                let why =
+                    "files with this name came and went while they were to be moved: run the same command again".into();
                 self.drained.staying.push(self.unread(&path, why));
             }
         }

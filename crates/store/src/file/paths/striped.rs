@@ -225,7 +225,7 @@ impl Striped {
 
     /// For a caller that has others sync the file: whether bytes written here may be lost, though a sync succeeds now, because their
     /// server died and came back, or because the kernel could not write them back and has told others. Told once, as the kernel tells of
-    /// that. Before such a sync and after it, in which the kernel may tell others of more. One system call for each datafile that is open.
+    /// that. Call it before the sync. One system call for each datafile that is open.
     pub(crate) fn take_lost(&self) -> bool {
         let mut any = false;
         for (slot, datafile) in self.slots.iter().zip(&self.datafiles.table) {
@@ -238,6 +238,12 @@ impl Striped {
             any |= written && state >= 0 && !self.is_of_its_server(state >> 1, *datafile);
         }
         any
+    }
+
+    /// After such a sync: whether the kernel could not write back bytes that were written here, and may have told others in the sync. What is
+    /// written by now stays marked for the next sync. One system call for each datafile that is open.
+    pub(crate) fn take_not_written_back(&self) -> bool {
+        self.slots.iter().fold(false, |any, slot| slot.has_lost(slot.descriptor.load(Ordering::Acquire)) | any)
     }
 
     /// Whether an open datafile is on its server as that stands now, or stood last: one that was removed meanwhile has not come back as
