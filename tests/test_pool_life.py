@@ -672,8 +672,8 @@ def test_a_namespace_that_goes_while_files_move_is_no_end_of_that(pool, what):
 @pytest.mark.parametrize(
     ("command", "step", "before", "said"),
     [
-        ("add", "fill", lambda *_: [], "what was done stays, and the same command goes on"),
-        ("drain", "drain", None, "nothing was changed"),
+        ("add", "pool_rebalance", lambda *_: [], "what was done stays, and the same command goes on"),
+        ("drain", "pool_drain", None, "nothing was changed"),
     ],
 )
 def test_a_command_that_is_interrupted_as_it_waits_says_what_has_changed(
@@ -687,7 +687,7 @@ def test_a_command_that_is_interrupted_as_it_waits_says_what_has_changed(
     def interrupted(_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(pool_life, step, refused)
+    monkeypatch.setattr(_native, step, refused)
     if before is not None:
         monkeypatch.setattr(pool_life, command, before)
     monkeypatch.setattr(adapt, "moves_now", lambda *_: 1)
