@@ -74,7 +74,11 @@ fn a_drained_server_is_empty_and_can_be_removed() {
     // A second name of a file is the same file.
     let tree = pool.pool.namespace.join("tree");
     std::fs::hard_link(tree.join("two"), tree.join("other name")).unwrap();
-    assert!(refused(remove(&pool.pool.file, "disk.1", false, &mut On)).contains("6 files have their place there"));
+    let why = refused(remove(&pool.pool.file, "disk.1", false, &mut On));
+    assert!(
+        why.contains("6 files have their place there, such as all (") && why.contains("KiB on its disk): "),
+        "{why}"
+    );
 
     let options = DrainOptions { dry_run: true, ..DrainOptions::default() };
     let planned = drain(&pool.pool.file, "disk.1", &options, &mut On).unwrap();
@@ -171,7 +175,7 @@ fn an_added_server_shifts_no_other() {
     // The last server of its tier goes only where it is told to.
     let options = |to: Option<&str>| DrainOptions { to: to.map(str::to_owned), ..DrainOptions::default() };
     let error = refused(drain(&file, "ssd.0", &options(None), &mut On));
-    assert!(error.contains("tier ssd has no other server in use"), "{error}");
+    assert!(error.contains("tier ssd has no other server in use") && error.contains(" on its disk)"), "{error}");
     assert!(refused(drain(&file, "ssd.0", &options(Some("tape")), &mut On)).contains("name one of hdd, ssd"));
     assert!(refused(drain(&file, "meta", &options(None), &mut On)).contains("none of the pool's servers"));
     assert!(drain(&file, "ssd.0", &options(Some("hdd")), &mut On).unwrap().is_done());

@@ -425,7 +425,7 @@ fn left(room: Option<Room>) -> String {
 }
 
 /// A number of bytes for people.
-fn about(bytes: u64) -> String {
+pub(crate) fn about(bytes: u64) -> String {
     let unit = [("GiB", 1_u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)].into_iter().find(|(_, unit)| bytes >= *unit);
     unit.map_or_else(|| format!("{bytes} bytes"), |(name, unit)| format!("{:.1} {name}", bytes as f64 / unit as f64))
 }

@@ -20,7 +20,7 @@ use crate::pool::pool_file::Pool;
 use crate::pool::store::Store;
 use crate::tools::adding::{NewServers, is_one_directory};
 use crate::tools::in_steps::{Unreadable, is_unreadable, move_in_steps, steps};
-use crate::tools::leaving::{names, stretches_on, targets};
+use crate::tools::leaving::{held, names, stretches_on, targets};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -707,7 +707,7 @@ fn check_unnamed(store: &Arc<Store>, server: &Server, remedy: &str) -> Result<()
     if let Some(first) = found.paths.first() {
         let (count, first) = (found.paths.len(), first.display());
         let have = if count == 1 { "file has its place" } else { "files have their place" };
-        return refused(format!("{count} {have} there, such as {first}: {remedy}"));
+        return refused(format!("{count} {have} there, such as {first}{}: {remedy}", held(server)));
     }
     if let Some((path, why)) = found.unreadable.first() {
         return refused(format!("{} cannot be read and may be there: {why}", path.display()));

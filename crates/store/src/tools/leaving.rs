@@ -1,10 +1,10 @@
 //! Files whose layouts name a server that is to go, and the layouts that they get in place of these.
 
-use crate::backend::{Server, ServerState};
+use crate::backend::{self, Server, ServerState, Setting};
 use crate::file::lockfile::LockFile;
 use crate::format::handle::{Present, read_handle};
 use crate::format::placement::Datafiles;
-use crate::os::error::{Error, Result};
+use crate::os::error::{Error, Result, about};
 use crate::os::sync::{Mutex, guard};
 use crate::os::sys::proc_path;
 use crate::pool::rules::Rule;
@@ -185,6 +185,13 @@ pub(crate) fn stretches_on(datafiles: &Datafiles, present: &Present, server: Ser
     Stretches::joined((0..datafiles.table.len()).filter(there).map(of).collect())
 }
 
+/// What the datafiles of a server take, in words behind others; empty of one that is not there. O(its datafiles).
+pub(crate) fn held(server: &Server) -> String {
+    let backend = backend::of(&Server { emulate: None, ..server.clone() }, &Setting::default());
+    let bytes = backend.connect().ok().map(|()| backend.upkeep().allocated_bytes(&[]));
+    bytes.map_or_else(String::new, |bytes| format!(" ({} on its disk)", about(bytes)))
+}
+
 /// The servers that can take what another one has: those of `tier` in use, or of its own tier.
 ///
 /// # Errors
@@ -200,8 +207,9 @@ pub(crate) fn targets(store: &Store, leaving: ServerId, tier: Option<&str>) -> R
     let tier = tier.map_or_else(|| own.ok_or_else(|| Error::Invalid("it is in no tier".into())), asked)?;
     let others: Vec<ServerId> = pool.used(tier).map(|server| server.id).filter(|id| *id != leaving).collect();
     if others.is_empty() {
+        let held = pool.server(leaving).map_or_else(String::new, held);
         return Err(Error::Invalid(format!(
-            "tier {} has no other server in use, so nothing there can take what {} has: name another tier with --to, or add a \
+            "tier {} has no other server in use, so nothing there can take what {} has{held}: name another tier with --to, or add a \
              server with `stripewise pool add`",
             tier.name,
             pool.server_name(leaving)
