@@ -11,7 +11,7 @@ pub const GOES_PAST_THE_MOUNT: &str = "any('/s1/' in os.readlink('/proc/self/fd/
 
 /// Carries out lines of Python as they come, and answers each with its value or the number of its error.
 const WORKER: &str = r#"
-import os, sys, threading
+import ctypes, os, sys, threading
 os.chdir(os.environ['M'])
 for line in sys.stdin:
     try:
