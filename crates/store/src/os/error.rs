@@ -11,7 +11,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A system call on a path failed.
-    #[error("cannot {action} {}: {errno}{}", path.display(), remedy(*errno))]
+    #[error("cannot {action} {}: {errno}{}", path.display(), remedy_at(*errno))]
     Io {
         /// What was tried ("open", "write").
         action: &'static str,
@@ -428,6 +428,15 @@ fn left(room: Option<Room>) -> String {
 pub(crate) fn about(bytes: u64) -> String {
     let unit = [("GiB", 1_u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)].into_iter().find(|(_, unit)| bytes >= *unit);
     unit.map_or_else(|| format!("{bytes} bytes"), |(name, unit)| format!("{:.1} {name}", bytes as f64 / unit as f64))
+}
+
+/// [`remedy`] for a path, which no layout leaves out.
+fn remedy_at(errno: Errno) -> &'static str {
+    match errno {
+        Errno::NOSPC => "; free space there",
+        Errno::DQUOT => "; free space there, or have the quota raised",
+        other => remedy(other),
+    }
 }
 
 /// What the person can do about an errno, if the errno says.

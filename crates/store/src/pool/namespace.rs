@@ -37,7 +37,7 @@ pub(crate) fn namespace_uuid(pool: &Pool) -> Result<String> {
             Error::Invalid(format!("namespace {}: {reason}; restore the file", pool.namespace.display()))
         }),
         Err(Error::Io { errno: Errno::NOENT, .. }) => Err(Error::Invalid(format!(
-            "namespace {} of pool '{}' does not exist or has no {MARKER_FILE}: mount it, or run `stripewise pool init`",
+            "namespace {} of pool '{}' does not exist or has no {MARKER_FILE}: mount its disk, or restore the directory",
             pool.namespace.display(),
             pool.name
         ))),
